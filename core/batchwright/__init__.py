@@ -1,0 +1,1 @@
+"""Batchwright: a plugin framework for scheduling LLM inference."""

@@ -1,0 +1,104 @@
+"""The calendar: in which epoch something happens to a request in steady decode.
+
+A request in steady decode computes one token a step. What will happen to it is
+therefore known beforehand: it needs a block when its position reaches a block
+boundary, it ends when its length reaches a limit, a policy's mark comes due at a
+position. The calendar holds these appointments, so that a step touches only the
+requests that have one.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from batchwright.request import Request
+
+__all__ = ["STANDSTILL", "Alarms", "Calendar", "Epoch"]
+
+
+class Epoch:
+    """A count that many requests share: their computed tokens advance with it."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: int = 0) -> None:
+        self.value = value
+
+
+STANDSTILL: Final = Epoch()
+"""The epoch of a request whose count advances only when it is told to; stays 0."""
+
+
+class Calendar:
+    """Appointments of requests that follow one epoch.
+
+    Args:
+        epoch: The epoch that the requests follow.
+        period: Tokens between two recurring appointments: the block size.
+    """
+
+    __slots__ = ("_appointments", "_epoch", "_period", "_wheel")
+
+    def __init__(self, epoch: Epoch, period: int) -> None:
+        self._epoch = epoch
+        self._period = period
+        self._wheel: list[dict[str, Request]] = [{} for _ in range(period)]
+        self._appointments: dict[int, list[Request]] = {}
+
+    def enter(self, request: Request) -> None:
+        """Take up a request that follows the epoch (O(1))."""
+        self._wheel[-request.computed_base % self._period][request.request_id] = request
+
+    def strike(self, request: Request) -> None:
+        """Take a request out again (O(1)); its one-time appointments lapse."""
+        del self._wheel[-request.computed_base % self._period][request.request_id]
+
+    def at_position(self, offset: int) -> dict[str, Request]:
+        """Requests whose computed tokens are ``offset`` modulo the period now.
+
+        The wheel turns by itself: a request's bucket depends on its base alone.
+        """
+        return self._wheel[(self._epoch.value - offset) % self._period]
+
+    def appoint(self, request: Request, num_computed_tokens: int) -> None:
+        """Have a request come due when its computed tokens reach a count."""
+        due = num_computed_tokens - request.computed_base
+        self._appointments.setdefault(due, []).append(request)
+
+    def due(self) -> list[Request]:
+        """Requests with an appointment now; each appointment is kept once.
+
+        An appointment of a request that has left meanwhile is still returned: whoever
+        asks looks at the request itself, which is the truth.
+        """
+        return self._appointments.pop(self._epoch.value, [])
+
+
+class Alarms:
+    """Times at which somebody wants to be called; a heap, O(log n)."""
+
+    __slots__ = ("_count", "_heap")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Any]] = []
+        self._count = 0
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    @property
+    def next_time(self) -> float | None:
+        """Seconds on the scheduler's clock, or None if no alarm is set."""
+        return self._heap[0][0] if self._heap else None
+
+    def set(self, time: float, payload: Any) -> None:
+        heapq.heappush(self._heap, (time, self._count, payload))
+        self._count += 1
+
+    def ring(self, now: float) -> Iterator[Any]:
+        """Yield the payloads of all alarms due at ``now``, earliest first."""
+        while self._heap and self._heap[0][0] <= now:
+            yield heapq.heappop(self._heap)[2]

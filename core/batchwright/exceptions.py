@@ -1,0 +1,93 @@
+"""Every exception that Batchwright raises on purpose.
+
+::
+
+    BatchwrightError
+    ├── ConfigError            a TOML file or an override is wrong
+    ├── PluginError            a plugin is broken, missing, ambiguous or misbehaves
+    ├── RequestRefusedError    add_request could never run this request
+    ├── StepError              schedule() and update_from_output() were called out of turn
+    ├── ExecutorError          the executor failed and could not be brought back
+    └── ModelError             a model cannot be loaded or cannot be served
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "BatchwrightError",
+    "ConfigError",
+    "ExecutorError",
+    "ModelError",
+    "PluginError",
+    "RequestRefusedError",
+    "StepError",
+]
+
+
+class BatchwrightError(Exception):
+    """The base of all exceptions that Batchwright raises on purpose."""
+
+
+class ConfigError(BatchwrightError):
+    """The configuration cannot be used.
+
+    Args:
+        message: What was found, what was expected, what to do.
+        path: Dotted TOML path of the offending option, e.g. ``scheduler.max_num_seqs``.
+        source: The file (or ``-o`` override) that holds it.
+    """
+
+    def __init__(self, message: str, *, path: str = "", source: str = "") -> None:
+        self.message = message
+        self.path = path
+        self.source = source
+        super().__init__(": ".join(part for part in (source, path, message) if part))
+
+
+class PluginError(BatchwrightError):
+    """A plugin is broken, missing, ambiguous, or broke its contract too often.
+
+    Args:
+        message: What happened, what was expected, what to do.
+        plugin: Name of the plugin or component.
+        distribution: ``name version`` of the distribution that ships it, if known.
+        where: The hook or method, e.g. ``batchwright_register_policy`` or ``Fair.key``.
+    """
+
+    def __init__(
+        self, message: str, *, plugin: str = "", distribution: str = "", where: str = ""
+    ) -> None:
+        self.message = message
+        self.plugin = plugin
+        self.distribution = distribution
+        self.where = where
+        who = f"plugin {plugin!r}" if plugin else ""
+        if distribution:
+            who = f"{who} ({distribution})".strip()
+        super().__init__(": ".join(part for part in (who, where, message) if part))
+
+
+class RequestRefusedError(BatchwrightError):
+    """``add_request`` refused a request; nothing was added.
+
+    Args:
+        request_id: The refused request.
+        reason: Why it could never run, or which gate rejected it.
+    """
+
+    def __init__(self, request_id: str, reason: str) -> None:
+        self.request_id = request_id
+        self.reason = reason
+        super().__init__(f"request {request_id!r} refused: {reason}")
+
+
+class StepError(BatchwrightError):
+    """The driver called ``schedule()`` or ``update_from_output()`` out of turn."""
+
+
+class ExecutorError(BatchwrightError):
+    """The executor failed, and restarting it did not help."""
+
+
+class ModelError(BatchwrightError):
+    """A model cannot be found, loaded, or served by this executor."""

@@ -1,0 +1,43 @@
+"""The contracts of every kind of component: one module a kind."""
+
+from batchwright.protocols.attention import AttentionBackend, AttentionBatch, AttentionSpec
+from batchwright.protocols.command import Command
+from batchwright.protocols.component import Component, Lifecycle, NoOptions
+from batchwright.protocols.control import Caps, Control
+from batchwright.protocols.executor import Executor, ModelInfo, ModelSettings, Tokenizer
+from batchwright.protocols.gate import Gate
+from batchwright.protocols.kv import Eviction, Hasher, KVManager, Need, PrefixHit
+from batchwright.protocols.limit import Limit
+from batchwright.protocols.observer import Observer
+from batchwright.protocols.policy import SchedulingPolicy
+from batchwright.protocols.preemption import Preemption
+from batchwright.protocols.resource import Resource
+from batchwright.protocols.victim import Victim
+
+__all__ = [
+    "AttentionBackend",
+    "AttentionBatch",
+    "AttentionSpec",
+    "Caps",
+    "Command",
+    "Component",
+    "Control",
+    "Eviction",
+    "Executor",
+    "Gate",
+    "Hasher",
+    "KVManager",
+    "Lifecycle",
+    "Limit",
+    "ModelInfo",
+    "ModelSettings",
+    "Need",
+    "NoOptions",
+    "Observer",
+    "Preemption",
+    "PrefixHit",
+    "Resource",
+    "SchedulingPolicy",
+    "Tokenizer",
+    "Victim",
+]

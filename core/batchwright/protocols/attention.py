@@ -1,0 +1,121 @@
+"""Attention backends: kernels over a paged KV cache."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from attrs import define, frozen
+
+from batchwright.protocols.component import Component
+
+if TYPE_CHECKING:
+    import torch
+
+    from batchwright.messages import BlockCopy
+
+__all__ = ["AttentionBackend", "AttentionBatch", "AttentionSpec"]
+
+
+@frozen(kw_only=True)
+class AttentionSpec:
+    """What a model asks of an attention backend.
+
+    Args:
+        num_layers: Attention layers.
+        num_query_heads: Query heads.
+        num_kv_heads: Key and value heads; divides num_query_heads.
+        head_size: Elements a head.
+        dtype: ``float32``, ``bfloat16`` or ``float16``.
+        device: ``cpu`` or ``cuda``.
+        block_size: Tokens a block; 0 while it is not known.
+        sliding_windows: By layer, tokens that a query sees, itself included; None: all.
+        softcap: Whether scores are capped (Gemma-2).
+        sinks: Whether layers have attention sinks (gpt-oss).
+    """
+
+    num_layers: int
+    num_query_heads: int
+    num_kv_heads: int
+    head_size: int
+    dtype: str
+    device: str
+    block_size: int
+    sliding_windows: tuple[int | None, ...]
+    softcap: bool = False
+    sinks: bool = False
+
+
+@define(kw_only=True)
+class AttentionBatch:
+    """One step's batch, prepared once and used by every layer.
+
+    Requests are in the plan's order; tokens of one request are contiguous.
+
+    Args:
+        query_start_loc: ``[num_reqs + 1]`` int32, first token of each request.
+        query_lens: Granted tokens a request.
+        seq_lens: Tokens a request has in the cache after this step (computed + granted).
+        block_tables: ``[num_reqs, max_blocks]`` int32, padded with 0 (the null block).
+        slot_mapping: ``[num_tokens]`` int64, where each token's KV goes:
+            block id * block_size + offset.
+    """
+
+    query_start_loc: torch.Tensor
+    query_lens: Sequence[int]
+    seq_lens: Sequence[int]
+    block_tables: torch.Tensor
+    slot_mapping: torch.Tensor
+
+
+class AttentionBackend(Component):
+    """Paged attention for one model: holds the cache and computes with it.
+
+    Faults: an exception is a failure of the step (see Executor).
+    """
+
+    kind: ClassVar[str] = "attention"
+
+    @abstractmethod
+    def unsupported(self, spec: AttentionSpec) -> str | None:
+        """Why it cannot serve this model here, in one sentence; None if it can."""
+
+    @abstractmethod
+    def allocate(self, spec: AttentionSpec, num_blocks: int) -> None:
+        """Allocate the cache of every layer: num_blocks * spec.block_size tokens."""
+
+    @abstractmethod
+    def begin_step(self, batch: AttentionBatch) -> None:
+        """Prepare what all layers of this step share."""
+
+    @abstractmethod
+    def forward(
+        self,
+        layer: int,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        *,
+        scale: float,
+        softcap: float | None = None,
+        sinks: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """Write this step's keys and values and attend, causally, over the cache.
+
+        Args:
+            layer: Index of the attention layer.
+            query: ``[num_tokens, num_query_heads, head_size]``.
+            key: ``[num_tokens, num_kv_heads, head_size]``, positions already applied.
+            value: ``[num_tokens, num_kv_heads, head_size]``.
+            scale: Factor on the scores.
+            softcap: Scores become ``softcap * tanh(score / softcap)``.
+            sinks: ``[num_query_heads]`` extra logit a head in the softmax.
+
+        Returns:
+            ``[num_tokens, num_query_heads, head_size]``.
+        """
+
+    @abstractmethod
+    def copy_blocks(self, copies: Sequence[BlockCopy]) -> None:
+        """Copy whole blocks in every layer, before the step computes."""

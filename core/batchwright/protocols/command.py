@@ -1,0 +1,27 @@
+"""Commands: subcommands of ``batchwright``."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    import click
+
+__all__ = ["Command"]
+
+
+class Command:
+    """A subcommand. Registered like a component; never imported before it is asked for.
+
+    The class attribute ``help`` is shown by ``batchwright --help`` without importing
+    more than the module that defines the class.
+    """
+
+    kind: ClassVar[str] = "command"
+    name: ClassVar[str] = ""
+    help: ClassVar[str] = ""
+
+    @abstractmethod
+    def build(self) -> click.Command:
+        """Build the click command; heavy imports belong into its callback."""

@@ -1,0 +1,119 @@
+"""Executors: compute a plan."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from attrs import field, frozen
+
+from batchwright.protocols.component import Component
+
+if TYPE_CHECKING:
+    from batchwright.messages import ModelOutput, SchedulerOutput
+    from batchwright.protocols.attention import AttentionBackend
+
+__all__ = ["Executor", "ModelInfo", "ModelSettings", "Tokenizer"]
+
+
+class Tokenizer(Protocol):
+    """Text to tokens and back."""
+
+    def encode(self, text: str) -> list[int]:
+        """Tokens of a text, as the model expects a prompt to begin."""
+        ...
+
+    def encode_chat(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
+        """Tokens of a conversation under the model's chat template, ready to answer."""
+        ...
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """Text of tokens, special ones left out."""
+        ...
+
+
+@frozen(kw_only=True)
+class ModelSettings:
+    """What the configuration says about the model (section ``[model]``).
+
+    Args:
+        path: Local Hugging Face folder, or the name of an embedded model.
+        dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``.
+        max_model_len: Longest request, prompt and outputs (tokens); None: the model's.
+        seed: Seed of sampling streams of requests that bring none.
+        attention: The attention backend to compute with, in order of preference.
+    """
+
+    path: str
+    dtype: str = "auto"
+    max_model_len: int | None = None
+    seed: int = 0
+    attention: Sequence[AttentionBackend] = field(factory=tuple)
+
+
+@frozen(kw_only=True)
+class ModelInfo:
+    """What an executor found out about the model it loaded.
+
+    Args:
+        name: For people.
+        max_model_len: Longest request that it can serve (tokens).
+        vocab_size: Token ids are below this.
+        eos_token_ids: End-of-sequence tokens.
+        kv_bytes_per_token: KV cache bytes a token, all layers.
+        sliding_window: Longest attention span (tokens) if every layer has one.
+        tokenizer: None where the model has none.
+        attention: Name of the attention backend in use.
+        notes: What a person should know: sizes, device, threads, load time.
+    """
+
+    name: str
+    max_model_len: int
+    vocab_size: int
+    eos_token_ids: tuple[int, ...] = ()
+    kv_bytes_per_token: int = 0
+    sliding_window: int | None = None
+    tokenizer: Tokenizer | None = None
+    attention: str = ""
+    notes: tuple[str, ...] = ()
+    path: Path | None = None
+
+
+class Executor(Component):
+    """Runs plans: keeps per-request state from the deltas and answers tokens.
+
+    Order of calls: ``load`` once, ``allocate_kv`` once, then ``execute`` for every
+    plan in order, ``restart`` after a failure, ``close`` at the end.
+
+    Faults: an exception in ``execute`` is a failure of the step: every request in
+    flight is put back to be computed again, ``restart`` is called, and the run goes
+    on; ``executor.max_restarts`` in a row end it with ExecutorError. A fault that
+    belongs to one request is answered in ``ModelOutput.errors`` instead.
+    """
+
+    kind: ClassVar[str] = "executor"
+
+    @abstractmethod
+    def load(self, settings: ModelSettings) -> ModelInfo:
+        """Load the model.
+
+        Raises:
+            ModelError: It cannot be found, or not be served; says why.
+        """
+
+    @abstractmethod
+    def allocate_kv(self, num_blocks: int, block_size: int) -> None:
+        """Allocate the KV cache: blocks 0 .. num_blocks - 1 of block_size tokens."""
+
+    @abstractmethod
+    def execute(self, plan: SchedulerOutput) -> ModelOutput:
+        """Compute one plan. Plans without tokens are given too (ends to note).
+
+        Cost class: step.
+        """
+
+    @abstractmethod
+    def restart(self) -> None:
+        """Forget every request and be ready again; the KV cache's content is lost."""

@@ -1,0 +1,217 @@
+"""KV managers: which blocks hold which request's keys and values."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from attrs import frozen
+
+from batchwright.protocols.component import Component, Lifecycle
+
+if TYPE_CHECKING:
+    from batchwright.request_view import RequestView
+
+__all__ = ["NO_HIT", "Eviction", "Hasher", "KVManager", "Need", "PrefixHit"]
+
+
+@frozen
+class PrefixHit:
+    """What the prefix cache holds of a request.
+
+    Args:
+        num_tokens: Tokens that need not be computed, at most num_tokens - 1.
+        block_ids: The blocks that hold them, in order.
+        num_idle_blocks: Those of them that no request uses now: adopting them takes
+            them from the free pool.
+    """
+
+    num_tokens: int = 0
+    block_ids: tuple[int, ...] = ()
+    num_idle_blocks: int = 0
+
+
+NO_HIT = PrefixHit()
+
+
+@frozen
+class Need:
+    """Blocks that an admission takes from the free pool, idle hits included.
+
+    Args:
+        num_step_blocks: For the grant of this step.
+        num_full_blocks: For all known tokens, prompt and outputs so far.
+    """
+
+    num_step_blocks: int
+    num_full_blocks: int
+
+
+class KVManager(Component, Lifecycle):
+    """Blocks: look up, allocate, free. One for the scheduler; chosen by ``kv.manager``.
+
+    ``num_blocks`` and ``block_size`` come from ``ctx.limits``. Every method leaves
+    the manager as it was when it answers None or raises. The manager never writes to
+    a request.
+
+    Faults: an exception is the manager's own fault and ends the run with PluginError,
+    since nobody else knows which blocks are whose.
+    """
+
+    kind: ClassVar[str] = "kv"
+
+    @property
+    @abstractmethod
+    def num_usable_blocks(self) -> int:
+        """Blocks that requests can hold in all: without reserved ones."""
+
+    @property
+    @abstractmethod
+    def num_free_blocks(self) -> int:
+        """Blocks that could be allocated now, idle cached ones included."""
+
+    @property
+    def usage(self) -> float:
+        """Share of usable blocks that are in use, 0..1."""
+        return 1 - self.num_free_blocks / max(1, self.num_usable_blocks)
+
+    @abstractmethod
+    def lookup(self, request: RequestView) -> PrefixHit:
+        """Look up a waiting request's prefix. Free of side effects.
+
+        Cost class: candidate.
+        """
+
+    @abstractmethod
+    def num_needed(
+        self, request: RequestView, num_tokens: int, hit: PrefixHit = NO_HIT
+    ) -> int:
+        """Blocks that ``allocate`` would take from the free pool for that many positions.
+
+        Cost class: candidate.
+        """
+
+    @abstractmethod
+    def allocate(
+        self,
+        request: RequestView,
+        num_tokens: int,
+        num_final_tokens: int,
+        hit: PrefixHit = NO_HIT,
+    ) -> list[int] | None:
+        """Give a request slots for its first ``num_tokens`` positions.
+
+        Args:
+            request: Who gets them.
+            num_tokens: Positions that must have a slot: computed, granted, lookahead.
+            num_final_tokens: Positions that will be computed when this step is done
+                and whose tokens cannot change (no drafts): full blocks among them are
+                published to the prefix cache, for requests later in the same step too.
+            hit: What ``lookup`` found, for a request that holds no blocks yet.
+
+        Returns:
+            Ids of the blocks taken anew (adopted hits not among them), or None if the
+            free pool is too small: then nothing has changed.
+
+        Cost class: candidate; for a decode, event (twice a block).
+        """
+
+    @abstractmethod
+    def block_ids(self, request: RequestView) -> list[int]:
+        """A copy of a request's block table; empty if it holds none."""
+
+    @abstractmethod
+    def detach(self, request: RequestView) -> list[int]:
+        """End a request's hold on its table, but keep the blocks out of the pool.
+
+        Returns:
+            The blocks, to be given to ``release`` once nothing in flight touches them.
+        """
+
+    @abstractmethod
+    def release(self, block_ids: Sequence[int]) -> None:
+        """Return detached blocks to the pool; cached ones stay findable."""
+
+    def free(self, request: RequestView) -> None:
+        """Return a request's blocks to the pool at once."""
+        self.release(self.detach(request))
+
+    @abstractmethod
+    def unpublish(self, request: RequestView, num_tokens: int) -> None:
+        """Take back what was published of a request beyond its first tokens.
+
+        Called when the step that was to compute them failed.
+        """
+
+    @abstractmethod
+    def reset_prefix_cache(self) -> bool:
+        """Forget every cached block.
+
+        Returns:
+            Whether it was done; False, and nothing changed, while blocks are in use.
+        """
+
+    def forget(self, request: RequestView) -> None:
+        """Drop what is remembered of an ended request (e.g. its hashes)."""
+
+    @abstractmethod
+    def audit(self, tables: dict[str, list[int]]) -> Iterator[str]:
+        """Check the manager's own books, for the ``invariants`` observer and tests.
+
+        Args:
+            tables: Detached blocks by a name of your choice, to be counted as held.
+
+        Yields:
+            One sentence for every inconsistency: a reference count that differs from
+            the tables, a block both free and held, a duplicate in the free queue.
+        """
+
+
+class Hasher(Component):
+    """The hash that identifies a block's content. Part of a KV manager.
+
+    It must be the same in every process and at every time. KV managers refuse one
+    with fewer than 16 bytes, since equal hashes mean equal KV.
+    """
+
+    kind: ClassVar[str] = "hasher"
+    digest_size: ClassVar[int]
+    """Bytes of a digest."""
+
+    @abstractmethod
+    def digest(self, data: bytes) -> bytes:
+        """Hash bytes (the parent's digest, the block's tokens, its extra keys)."""
+
+
+class Eviction(Component):
+    """The free blocks, and which of them goes first. Part of a KV manager.
+
+    All operations O(1) or O(log n).
+    """
+
+    kind: ClassVar[str] = "eviction"
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of free blocks."""
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[int]:
+        """Free blocks in the order in which they would be taken; for audits."""
+
+    @abstractmethod
+    def add_empty(self, block_ids: Sequence[int]) -> None:
+        """Free blocks that hold nothing worth keeping, first to be taken first."""
+
+    @abstractmethod
+    def add_cached(self, block_ids: Sequence[int]) -> None:
+        """Free blocks that the prefix cache can find, first to be taken first."""
+
+    @abstractmethod
+    def take(self) -> int:
+        """Remove and return the block to use next; there is one."""
+
+    @abstractmethod
+    def remove(self, block_id: int) -> None:
+        """Remove a block that a request adopts."""

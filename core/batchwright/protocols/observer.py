@@ -1,0 +1,41 @@
+"""Observers: watch, never decide."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from batchwright.protocols.component import Component, Lifecycle
+
+if TYPE_CHECKING:
+    from batchwright.messages import StepOutputs
+    from batchwright.step_record import StepRecord
+
+__all__ = ["Observer"]
+
+
+class Observer(Component, Lifecycle):
+    """Watches steps and requests. Any number, in the order of the TOML file.
+
+    Faults: an observer that raises is disabled with one warning.
+    """
+
+    kind: ClassVar[str] = "observer"
+
+    def on_step(self, record: StepRecord) -> None:
+        """A plan was made.
+
+        Args:
+            record: The plan and how it came about; valid during the call only.
+
+        Cost class: step.
+        """
+
+    def on_outputs(self, outputs: StepOutputs) -> None:
+        """A step's results were committed.
+
+        Cost class: step.
+        """
+
+    def summary(self) -> dict[str, object]:
+        """What it has seen, for tables and JSON; called at the end, or any time."""
+        return {}

@@ -1,0 +1,95 @@
+"""Scheduling policies: in what order requests are served."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from batchwright.protocols.component import Component, Lifecycle
+from batchwright.queues import KeyedQueue, WaitingQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from batchwright.context import Context
+    from batchwright.request_view import RequestView
+
+__all__ = ["Key", "SchedulingPolicy"]
+
+Key = float | tuple[float, ...]
+
+
+class SchedulingPolicy(Component, Lifecycle):
+    """The order of waiting requests, and of running ones when they contend.
+
+    The shortest policy defines ``key``. One whose order changes while requests wait
+    calls ``self.queue.rekey(request)``, or returns another queue from ``make_queue``.
+
+    Faults: a ``key`` that raises or returns what is no number ends that request with
+    FINISHED_ERROR. A queue whose ``peek`` raises falls back to arrival order for that
+    step; three times in a row end the run with PluginError.
+    """
+
+    kind: ClassVar[str] = "policy"
+    default_victim: ClassVar[str] = ""
+    """The victim that ``victim = "auto"`` chooses under this policy; empty: the default."""
+
+    def __init__(self, options: Any, ctx: Context) -> None:
+        super().__init__(options, ctx)
+        self.queue: WaitingQueue = self.make_queue()
+
+    def make_queue(self) -> WaitingQueue:
+        """Build the waiting queue; called once, at start.
+
+        Returns:
+            A KeyedQueue over ``key`` unless overridden; see ``batchwright.queues``.
+        """
+        return KeyedQueue(self.key)
+
+    def key(self, request: RequestView) -> Key:
+        """Sort key of a waiting request: smallest first, ties in insertion order.
+
+        Called once when the request is queued and at each ``rekey``. It must not
+        change in between. A number or a tuple of numbers; NaN is refused.
+
+        Cost class: event.
+        """
+        return 0
+
+    def requeue(self, request: RequestView) -> None:
+        """Put a preempted request back; by default where its key and age place it.
+
+        Cost class: event.
+        """
+        self.queue.requeue(request)
+
+    def running_key(self, request: RequestView) -> Key:
+        """Order in which running requests are served when they contend.
+
+        Asked only in a step in which somebody may get less than its debt; if it is
+        not overridden, running requests are served in the order of admission.
+
+        Cost class: shortage (once a running request in such a step).
+        """
+        return 0
+
+    def account(self, request: RequestView) -> Hashable:
+        """The account that pays for this request, e.g. ``request.client``.
+
+        Called once a request, when it is added. If it is overridden the core keeps
+        ``ctx.ledger[account]`` for the policy to read.
+
+        Cost class: event.
+        """
+        return None
+
+    def on_mark(self, request: RequestView, payload: Any) -> None:
+        """A position asked for with ``ctx.mark`` has been computed.
+
+        Cost class: event.
+        """
+
+    def on_alarm(self, payload: Any) -> None:
+        """A time asked for with ``ctx.alarm`` has come.
+
+        Cost class: event.
+        """

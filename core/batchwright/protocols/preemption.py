@@ -1,0 +1,37 @@
+"""Preemption: what becomes of the KV of a request that yields."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from batchwright.protocols.component import Component, Lifecycle
+
+if TYPE_CHECKING:
+    from batchwright.request_view import RequestView
+
+__all__ = ["Preemption"]
+
+
+class Preemption(Component, Lifecycle):
+    """What becomes of a yielded KV.
+
+    Faults: an exception counts as 0 kept tokens; three in a row end the run with
+    PluginError.
+    """
+
+    kind: ClassVar[str] = "preemption"
+
+    def keep(self, request: RequestView, block_ids: list[int]) -> int:
+        """Take care of a request's KV before its blocks are given up.
+
+        Args:
+            request: Who yields; its count of computed tokens is still the old one.
+            block_ids: Its block table.
+
+        Returns:
+            Tokens whose KV is kept elsewhere (tokens); 0 means that all of them are
+            computed again, but for what the prefix cache still holds.
+
+        Cost class: event.
+        """
+        raise NotImplementedError

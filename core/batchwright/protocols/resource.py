@@ -1,0 +1,58 @@
+"""Resources beside KV that a request needs while it runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from batchwright.protocols.component import Component, Lifecycle
+
+if TYPE_CHECKING:
+    from batchwright.request_view import RequestView
+
+__all__ = ["Resource"]
+
+
+class Resource(Component, Lifecycle):
+    """A second resource, reserved in one transaction with the KV blocks.
+
+    ``reserve`` and ``release`` come in pairs: a reservation ends when the request
+    yields or ends, or at once if the admission that it belongs to fails.
+
+    Faults: an exception ends the request with FINISHED_ERROR; a resource that raises
+    in ``release`` is reported, and the request goes on.
+    """
+
+    kind: ClassVar[str] = "resource"
+
+    def never(self, request: RequestView) -> str | None:
+        """Why this request could never be served, or None. Called by add_request.
+
+        Cost class: event.
+        """
+        return None
+
+    def reserve(self, request: RequestView) -> bool:
+        """Take what the request needs to run; False, and nothing taken, if it is short.
+
+        Called when it is admitted, each time.
+
+        Cost class: candidate.
+        """
+        raise NotImplementedError
+
+    def release(self, request: RequestView) -> None:
+        """Give back what ``reserve`` took. Called once for each success of it.
+
+        Cost class: event.
+        """
+        raise NotImplementedError
+
+    def waits_for(self, request: RequestView) -> str | None:
+        """The key that is released when ``reserve`` could succeed, or None.
+
+        With a key the request leaves the scan until ``ctx.release(key)`` and those
+        behind it are looked at; with None it ends the scan like missing blocks.
+
+        Cost class: candidate (only after ``reserve`` answered False).
+        """
+        return None

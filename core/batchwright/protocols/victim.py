@@ -1,0 +1,36 @@
+"""Victims: who yields when blocks run out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from batchwright.protocols.component import Component, Lifecycle
+
+if TYPE_CHECKING:
+    from batchwright.request_view import RequestView
+    from batchwright.step_view import Running, StepView
+
+__all__ = ["Victim"]
+
+
+class Victim(Component, Lifecycle):
+    """Who yields its blocks when a running request gets none.
+
+    Faults: an exception, or an answer that is not running, falls back to the running
+    tail; three in a row end the run with PluginError.
+    """
+
+    kind: ClassVar[str] = "victim"
+
+    def choose(self, running: Running, needy: RequestView, view: StepView) -> RequestView:
+        """Choose a running request; ``needy`` itself is allowed.
+
+        Args:
+            running: Running requests in order of admission, never empty; iterates and
+                reverses without copying.
+            needy: Who needs blocks.
+            view: The step so far.
+
+        Cost class: shortage (once a victim).
+        """
+        raise NotImplementedError

@@ -1,0 +1,215 @@
+"""A request: its tokens, how far they are computed, and where it stands."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field, frozen
+
+from batchwright.calendar import STANDSTILL, Epoch
+from batchwright.request_view import RequestView
+from batchwright.sampling_params import SamplingParams
+
+if TYPE_CHECKING:
+    from batchwright.ledger import Account
+
+__all__ = ["CacheKey", "Finish", "Request", "RequestStatus"]
+
+TOKEN_TYPECODE = "I"  # 4 bytes a token; a list of int objects costs 8 and up
+
+
+class RequestStatus(IntEnum):
+    """Where a request stands. Everything after PREEMPTED is an end."""
+
+    WAITING = 0
+    PARKED = 1
+    RUNNING = 2
+    PREEMPTED = 3
+    FINISHED_STOPPED = 4
+    FINISHED_LENGTH = 5
+    FINISHED_ABORTED = 6
+    FINISHED_ERROR = 7
+
+    @property
+    def is_finished(self) -> bool:
+        return self > RequestStatus.PREEMPTED
+
+    @property
+    def finish_reason(self) -> str | None:
+        """``stop``, ``length``, ``abort`` or ``error``; None while it lives."""
+        return _FINISH_REASONS.get(self)
+
+
+_FINISH_REASONS = {
+    RequestStatus.FINISHED_STOPPED: "stop",
+    RequestStatus.FINISHED_LENGTH: "length",
+    RequestStatus.FINISHED_ABORTED: "abort",
+    RequestStatus.FINISHED_ERROR: "error",
+}
+
+
+@frozen
+class Finish:
+    """How a request ended.
+
+    Args:
+        status: One of the FINISHED states.
+        detail: What exactly ended it: ``eos``, ``stop_token:ID``, ``stop_string:TEXT``,
+            ``max_tokens``, ``max_model_len``, ``kv_capacity``, or the reason of an
+            error or a late rejection.
+    """
+
+    status: RequestStatus
+    detail: str = ""
+
+    @property
+    def reason(self) -> str:
+        """``stop``, ``length``, ``abort`` or ``error``."""
+        return _FINISH_REASONS[self.status]
+
+
+@frozen
+class CacheKey:
+    """An input beyond tokens (an image, an audio clip) at some prompt positions.
+
+    Blocks that overlap ``[start, stop)`` are cached under ``identity`` too, since
+    placeholder tokens of different images are equal.
+    """
+
+    start: int
+    stop: int
+    identity: bytes
+
+
+def _compact(token_ids: Iterable[int]) -> array[int]:
+    try:
+        return array(TOKEN_TYPECODE, token_ids)
+    except (TypeError, OverflowError) as error:
+        raise ValueError(f"token ids must be integers in [0, 2**32): {error}") from None
+
+
+def _eos_ids(value: int | Iterable[int] | None) -> tuple[int, ...]:
+    if value is None:
+        return ()
+    return (value,) if isinstance(value, int) else tuple(value)
+
+
+@define(eq=False, kw_only=True)
+class Request:
+    """One request, owned by the scheduler; components see it as a RequestView.
+
+    Tokens are kept in one compact array, prompt first, outputs behind it.
+
+    Args:
+        request_id: Unique among live requests.
+        prompt_token_ids: Token ids, each 0 <= id < 2**32.
+        sampling_params: How to sample and when to stop.
+        arrival_time: Seconds on the scheduler's clock; None means when it is added.
+        priority: Smaller is more urgent.
+        client: Whose it is (accounting, quotas).
+        group: A program or conversation that it belongs to.
+        slo_class: Name of a service class with latency targets.
+        deadline: Seconds on the scheduler's clock.
+        hints: Anything that a policy of yours understands.
+        cache_salt: Requests share prefix blocks only under the same salt.
+        adapter: Name and version of an adapter; part of the blocks' identity.
+        eos_token_id: The model's end-of-sequence token (or several).
+        cache_keys: Inputs beyond tokens, for the blocks' identity.
+    """
+
+    request_id: str
+    token_ids: array[int] = field(alias="prompt_token_ids", converter=_compact, repr=False)
+    sampling_params: SamplingParams = field(factory=SamplingParams)
+    arrival_time: float | None = None
+    priority: int = 0
+    client: str | None = None
+    group: str | None = None
+    slo_class: str | None = None
+    deadline: float | None = None
+    hints: Mapping[str, Any] = field(factory=dict)
+    cache_salt: str | None = None
+    adapter: str | None = None
+    eos_token_id: int | tuple[int, ...] | None = None
+    cache_keys: tuple[CacheKey, ...] = ()
+
+    # What follows is kept by the scheduler.
+    status: RequestStatus = field(init=False, default=RequestStatus.WAITING)
+    finish: Finish | None = field(init=False, default=None)
+    num_prompt_tokens: int = field(init=False)
+    max_tokens: int = field(init=False, default=0)
+    stop_ids: frozenset[int] = field(init=False, repr=False)
+    draft_token_ids: list[int] = field(init=False, factory=list)
+    num_output_placeholders: int = field(init=False, default=0)
+    computed_base: int = field(init=False, default=0)
+    epoch: Epoch = field(init=False, default=STANDSTILL, repr=False)
+    high_water: int = field(init=False, default=0)
+    num_preemptions: int = field(init=False, default=0)
+    num_cached_tokens: int | None = field(init=False, default=None)
+    num_recomputed_tokens: int = field(init=False, default=0)
+    scheduled_time: float | None = field(init=False, default=None)
+    first_token_time: float | None = field(init=False, default=None)
+    finish_time: float | None = field(init=False, default=None)
+    waiting_reason: str = field(init=False, default="")
+    running_order: int = field(init=False, default=0)
+    marks: list[tuple[int, Any]] = field(init=False, factory=list, repr=False)
+    account: Account | None = field(init=False, default=None, repr=False)
+    state: list[Any] = field(init=False, factory=list, repr=False)
+    view: RequestView = field(init=False, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.num_prompt_tokens = len(self.token_ids)
+        params = self.sampling_params
+        eos = () if params.ignore_eos else _eos_ids(self.eos_token_id)
+        self.stop_ids = frozenset((*eos, *params.stop_token_ids))
+        self.view = RequestView(self)
+
+    @property
+    def prompt_token_ids(self) -> array[int]:
+        """A copy of the prompt."""
+        return self.token_ids[: self.num_prompt_tokens]
+
+    @property
+    def output_token_ids(self) -> array[int]:
+        """A copy of the outputs so far."""
+        return self.token_ids[self.num_prompt_tokens :]
+
+    @property
+    def num_tokens(self) -> int:
+        """Known tokens: prompt and outputs."""
+        return len(self.token_ids)
+
+    @property
+    def num_output_tokens(self) -> int:
+        return len(self.token_ids) - self.num_prompt_tokens
+
+    @property
+    def num_computed_tokens(self) -> int:
+        """Tokens whose KV exists or is being computed by a step in flight.
+
+        A request in steady decode is not touched by a step; its count advances
+        with the epoch that all of them share (see ``calendar.Epoch``).
+        """
+        return self.computed_base + self.epoch.value
+
+    @num_computed_tokens.setter
+    def num_computed_tokens(self, count: int) -> None:
+        self.computed_base = count - self.epoch.value
+
+    @property
+    def debt(self) -> int:
+        """Tokens to compute until it has caught up: the one quantity scheduled."""
+        return (
+            len(self.token_ids)
+            + len(self.draft_token_ids)
+            + self.num_output_placeholders
+            - self.computed_base
+            - self.epoch.value
+        )
+
+    def follow(self, epoch: Epoch) -> None:
+        """Let the count of computed tokens advance with an epoch (or stand still)."""
+        self.computed_base += self.epoch.value - epoch.value
+        self.epoch = epoch

@@ -1,0 +1,98 @@
+"""How tokens are sampled and when a request ends."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from attrs import field, frozen
+
+__all__ = ["SamplingParams"]
+
+
+def _strings(value: str | Sequence[str] | None) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def _token_ids(value: Sequence[int] | None) -> tuple[int, ...]:
+    return () if value is None else tuple(value)
+
+
+@frozen(kw_only=True)
+class SamplingParams:
+    """Sampling and stopping of one request.
+
+    Values are checked when a request is submitted (``validate``), so that a bad
+    one is refused with the request's id instead of failing where it was built.
+
+    Args:
+        max_tokens: Most output tokens (tokens); None means up to max_model_len.
+        min_tokens: EOS, stop tokens and stop strings are ignored before this many
+            output tokens.
+        temperature: 0 is greedy; otherwise logits are divided by it.
+        top_p: Keep the smallest set of tokens whose probability reaches this, (0, 1].
+        top_k: Keep the k likeliest tokens; 0 keeps all.
+        min_p: Keep tokens of at least this share of the likeliest one's probability, [0, 1].
+        seed: Makes sampling repeatable whatever else is in the batch; None draws one.
+        stop: Strings that end the output; they are not part of it.
+        stop_token_ids: Tokens that end the output; they are part of it.
+        ignore_eos: Go on past the model's end-of-sequence token.
+        logprobs: Return this many likeliest tokens' log-probabilities a position;
+            0 only the sampled token's; None none.
+    """
+
+    max_tokens: int | None = 16
+    min_tokens: int = 0
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    seed: int | None = None
+    stop: tuple[str, ...] = field(default=(), converter=_strings)
+    stop_token_ids: tuple[int, ...] = field(default=(), converter=_token_ids)
+    ignore_eos: bool = False
+    logprobs: int | None = None
+
+    def problem(self) -> str | None:
+        """Say what is wrong with these parameters, or None if nothing is."""
+        for name in ("max_tokens", "min_tokens", "top_k", "seed", "logprobs"):
+            value = getattr(self, name)
+            if value is None and name in ("max_tokens", "seed", "logprobs"):
+                continue
+            if isinstance(value, bool) or not isinstance(value, int):
+                return f"{name} must be an integer, not {value!r}"
+        for name in ("temperature", "top_p", "min_p"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                return f"{name} must be a number, not {value!r}"
+            if not math.isfinite(value):
+                return f"{name} must be finite, not {value!r}"
+        return self._range_problem() or self._stop_problem()
+
+    def _range_problem(self) -> str | None:
+        if self.max_tokens is not None and self.max_tokens < 1:
+            return f"max_tokens must be at least 1, not {self.max_tokens}"
+        if self.min_tokens < 0:
+            return f"min_tokens must be at least 0, not {self.min_tokens}"
+        if self.max_tokens is not None and self.min_tokens > self.max_tokens:
+            return f"min_tokens ({self.min_tokens}) exceeds max_tokens ({self.max_tokens})"
+        if self.temperature < 0:
+            return f"temperature must be at least 0, not {self.temperature}"
+        if not 0 < self.top_p <= 1:
+            return f"top_p must be in (0, 1], not {self.top_p}"
+        if self.top_k < 0:
+            return f"top_k must be at least 0 (0 keeps all), not {self.top_k}"
+        if not 0 <= self.min_p <= 1:
+            return f"min_p must be in [0, 1], not {self.min_p}"
+        if self.logprobs is not None and self.logprobs < 0:
+            return f"logprobs must be at least 0, not {self.logprobs}"
+        return None
+
+    def _stop_problem(self) -> str | None:
+        if any(not isinstance(stop, str) or not stop for stop in self.stop):
+            return f"stop must hold non-empty strings, not {self.stop!r}"
+        if any(isinstance(t, bool) or not isinstance(t, int) for t in self.stop_token_ids):
+            return f"stop_token_ids must hold integers, not {self.stop_token_ids!r}"
+        return None
