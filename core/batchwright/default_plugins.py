@@ -1,0 +1,57 @@
+"""The one place in core where plugins and components are named.
+
+Everything that ships with Batchwright is a plugin like any other. Core does not import
+it: it knows the dotted names of the modules below, and which components an empty TOML
+file selects.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = [
+    "AUTO",
+    "COMMAND_PLUGIN",
+    "DEFAULT_ATTENTION",
+    "DEFAULT_EVICTION",
+    "DEFAULT_EXECUTOR",
+    "DEFAULT_GATES",
+    "DEFAULT_HASHER",
+    "DEFAULT_KV",
+    "DEFAULT_PLUGINS",
+    "DEFAULT_POLICY",
+    "DEFAULT_PREEMPTION",
+    "DEFAULT_VICTIM",
+]
+
+COMMAND_PLUGIN: Final = "batchwright_plugins.command"
+"""All that ``batchwright --help`` has to import."""
+
+DEFAULT_PLUGINS: Final = (
+    "batchwright_plugins.policy",
+    "batchwright_plugins.gate",
+    "batchwright_plugins.control",
+    "batchwright_plugins.limit",
+    "batchwright_plugins.victim",
+    "batchwright_plugins.preemption",
+    "batchwright_plugins.kv",
+    "batchwright_plugins.executor",
+    "batchwright_plugins.attention",
+    "batchwright_plugins.observer",
+    COMMAND_PLUGIN,
+)
+"""Modules that are registered before the plugins found by entry point."""
+
+AUTO: Final = "auto"
+"""No component's name: the choice follows from others."""
+
+DEFAULT_POLICY: Final = "fcfs"
+DEFAULT_GATES: Final = ("full-need",)
+DEFAULT_VICTIM: Final = "lifo"
+"""What ``victim = "auto"`` means under a policy that names no ``default_victim``."""
+DEFAULT_PREEMPTION: Final = "recompute"
+DEFAULT_KV: Final = "paged"
+DEFAULT_HASHER: Final = "sha256"
+DEFAULT_EVICTION: Final = "lru"
+DEFAULT_EXECUTOR: Final = "torch"
+DEFAULT_ATTENTION: Final = AUTO

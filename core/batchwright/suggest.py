@@ -1,0 +1,23 @@
+"""Did you mean: the name that a mistyped one comes closest to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+__all__ = ["did_you_mean"]
+
+
+def did_you_mean(name: str, choices: Iterable[str]) -> str:
+    """Suggest the closest choice.
+
+    Args:
+        name: What was written.
+        choices: What could have been meant.
+
+    Returns:
+        A sentence with a leading blank, e.g. ``" Did you mean 'fair'?"``; empty if
+        nothing comes close.
+    """
+    close = get_close_matches(str(name), list(choices), n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
