@@ -18,6 +18,8 @@ from batchwright.version import PLUGIN_API_VERSIONS
 
 __all__ = ["describe_error", "hook_functions", "hook_problems", "register_hooks"]
 
+_OURS = re.compile(r"^<|importlib[/\\]__init__\.py$|batchwright[/\\]plugin_\w+\.py$")
+
 
 def register_hooks(manager: pluggy.PluginManager, name: str, plugin: object) -> None:
     """Register a plugin with pluggy.
@@ -99,8 +101,7 @@ def describe_error(error: BaseException) -> str:
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith("<")
-        and "batchwright/plugin_" not in frame.filename
+        if not _OURS.search(frame.filename)
     ]
     where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}: {error}{where}"

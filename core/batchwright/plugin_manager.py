@@ -32,6 +32,7 @@ from batchwright.registration import (
     Origin,
     Registration,
     class_problem,
+    component_kinds,
 )
 from batchwright.suggest import did_you_mean
 
@@ -157,8 +158,10 @@ class PluginManager:
         except (Exception, SystemExit) as error:
             self.broken.append(origin.fault(f"cannot be imported: {describe_error(error)}"))
         else:
-            problems = hook_problems(self._pluggy, plugin)
-            self.broken += [origin.fault(message, where=hook) for hook, message in problems]
+            for hook, problem in hook_problems(self._pluggy, plugin):
+                kind = hook.removeprefix(HOOK_PREFIX)
+                kind = kind if kind in component_kinds() else ""
+                self.broken.append(origin.fault(problem, where=hook, kind=kind))
             for kind, function in hook_functions(self._pluggy, plugin):
                 self._call(origin, kind, function)
 

@@ -157,7 +157,7 @@ def _problems(cls: type[Any], base: type[Any]) -> Iterator[str]:
         if getattr(inspect.getattr_static(cls, name), "__isabstractmethod__", False)
     ]
     if missing:
-        yield f"{cls.__name__} does not define {', '.join(missing)}, as {base.__name__} asks"
+        yield f"{cls.__name__} lacks {', '.join(missing)}, which {base.__name__} asks for"
     for name, declared in inspect.getmembers(base, inspect.isfunction):
         defined = inspect.getattr_static(cls, name)
         if (
