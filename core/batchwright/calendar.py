@@ -46,7 +46,7 @@ class Calendar:
         self._epoch = epoch
         self._period = period
         self._wheel: list[dict[str, Request]] = [{} for _ in range(period)]
-        self._appointments: dict[int, list[Request]] = {}
+        self._appointments: dict[int, list[str]] = {}
 
     def enter(self, request: Request) -> None:
         """Take up a request that follows the epoch (O(1))."""
@@ -64,15 +64,15 @@ class Calendar:
         return self._wheel[(self._epoch.value - offset) % self._period]
 
     def appoint(self, request: Request, num_computed_tokens: int) -> None:
-        """Have a request come due when its computed tokens reach a count."""
+        """Have a request come due when its computed tokens reach a later count."""
         due = num_computed_tokens - request.computed_base
-        self._appointments.setdefault(due, []).append(request)
+        self._appointments.setdefault(due, []).append(request.request_id)
 
-    def due(self) -> list[Request]:
-        """Requests with an appointment now; each appointment is kept once.
+    def due(self) -> list[str]:
+        """Ids of requests with an appointment now; each appointment is kept once.
 
-        An appointment of a request that has left meanwhile is still returned: whoever
-        asks looks at the request itself, which is the truth.
+        A request may have left meanwhile: whoever asks looks at the request itself,
+        which is the truth. (Ids, so that an appointment keeps no ended request alive.)
         """
         return self._appointments.pop(self._epoch.value, [])
 

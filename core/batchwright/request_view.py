@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from batchwright.request import Finish, Request, RequestStatus
+    from batchwright.request import CacheKey, Finish, Request, RequestStatus
     from batchwright.sampling_params import SamplingParams
 
 __all__ = ["RequestView"]
@@ -83,6 +84,13 @@ class RequestView:
         """Known tokens: prompt and outputs so far."""
         return self._request.num_tokens
 
+    def token_bytes(self, start: int, stop: int) -> bytes:
+        """Known tokens ``[start, stop)``, 4 bytes each, little-endian; for hashing."""
+        tokens = self._request.token_ids[start:stop]
+        if sys.byteorder == "big":
+            tokens.byteswap()
+        return tokens.tobytes()
+
     @property
     def num_draft_tokens(self) -> int:
         return len(self._request.draft_token_ids)
@@ -148,6 +156,11 @@ class RequestView:
     @property
     def adapter(self) -> str | None:
         return self._request.adapter
+
+    @property
+    def cache_keys(self) -> Sequence[CacheKey]:
+        """Inputs beyond tokens that its blocks are identified by."""
+        return self._request.cache_keys
 
     @property
     def num_preemptions(self) -> int:

@@ -83,6 +83,15 @@ class KVManager(Component, Lifecycle):
         Cost class: candidate.
         """
 
+    def hit_length(self, request: RequestView) -> int:
+        """Tokens that ``lookup`` would find now, for policies that ask often.
+
+        Override it where that is cheaper to keep current than to look up.
+
+        Cost class: candidate.
+        """
+        return self.lookup(request).num_tokens
+
     @abstractmethod
     def num_needed(
         self, request: RequestView, num_tokens: int, hit: PrefixHit = NO_HIT

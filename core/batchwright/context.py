@@ -1,0 +1,138 @@
+"""What components share."""
+
+from __future__ import annotations
+
+import logging
+import random
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+
+if TYPE_CHECKING:
+    from batchwright.clock import Clock
+    from batchwright.ledger import Ledger
+    from batchwright.protocols.component import Component
+    from batchwright.request_view import RequestView
+    from batchwright.scheduler.state import State
+    from batchwright.step_view import StepView
+
+__all__ = ["Context", "EngineLimits"]
+
+
+@frozen(kw_only=True)
+class EngineLimits:
+    """The fixed sizes of a run, as configured and found.
+
+    Args:
+        max_num_seqs: Most requests that run at once.
+        max_num_batched_tokens: Most tokens a step.
+        max_model_len: Longest request, prompt and outputs (tokens).
+        block_size: Tokens a KV block.
+        num_blocks: KV blocks in all, reserved ones included.
+        num_lookahead_tokens: Slots allocated beyond a grant (tokens).
+        enable_chunked_prefill: Whether a grant may be less than a waiting debt.
+        enable_prefix_caching: Whether blocks are shared and kept.
+    """
+
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    max_model_len: int
+    block_size: int
+    num_blocks: int
+    num_lookahead_tokens: int = 0
+    enable_chunked_prefill: bool = True
+    enable_prefix_caching: bool = True
+
+
+class Context:
+    """One component's access to what all share. Made by the core, one a component.
+
+    Attributes:
+        label: Who this is in messages: kind, name, distribution.
+        path: TOML path of its options, for messages, e.g. ``gate[1]``.
+        slot: Index of the component's own place in ``request.state``.
+        clock: The only source of time.
+        random: A stream of chance of its own, the same in every run of the same seed.
+        limits: The fixed sizes of the run.
+        parts: Components that this one is built of, by kind (a KV manager's hasher
+            and eviction).
+        log: A logger named after the component.
+    """
+
+    def __init__(
+        self,
+        *,
+        label: str,
+        path: str,
+        slot: int,
+        clock: Clock,
+        seed: str,
+        limits: EngineLimits,
+    ) -> None:
+        self.label = label
+        self.path = path
+        self.slot = slot
+        self.clock = clock
+        self.random = random.Random(seed)
+        self.limits = limits
+        self.parts: dict[str, Any] = {}
+        self.log = logging.getLogger(f"batchwright.{label.split(' (')[0]}")
+        self._state: State | None = None
+        self._component: Component | None = None
+
+    def bind(self, state: State, component: Component) -> None:
+        """Connect to a scheduler; done by it before ``setup`` is called."""
+        self._state = state
+        self._component = component
+
+    @property
+    def _bound(self) -> State:
+        if self._state is None:
+            raise RuntimeError(
+                f"{self.label}: the scheduler is not there yet; use setup(), not __init__"
+            )
+        return self._state
+
+    @property
+    def view(self) -> StepView:
+        """Counts of the scheduler, live."""
+        return self._bound.view
+
+    @property
+    def ledger(self) -> Ledger:
+        """What each account was served; see ``SchedulingPolicy.account``."""
+        return self._bound.ledger
+
+    def prefix_hit(self, request: RequestView) -> int:
+        """Tokens of a waiting request that are cached now. Free of side effects.
+
+        Cheap while nothing changed: two look-ups tell whether the known hit still
+        ends where it did.
+        """
+        return self._bound.kv.hit_length(request)
+
+    def mark(self, request: RequestView, *, at_computed: int, payload: Any = None) -> None:
+        """Have ``on_mark(request, payload)`` called once that many tokens are computed.
+
+        It is called at the beginning of the first step after the one that computes
+        the token; a mark lapses when the request ends.
+        """
+        assert self._component is not None
+        self._bound.marks.set(request, at_computed, self._component, payload)
+
+    def alarm(self, time: float, payload: Any = None) -> None:
+        """Have ``on_alarm(payload)`` called at the first step not before ``time``.
+
+        Args:
+            time: Seconds on ``ctx.clock``.
+            payload: Handed back.
+        """
+        self._bound.alarms.set(time, (self._component, payload))
+
+    def release(self, key: str) -> None:
+        """Bring back, at the next step, the requests that were skipped until a key."""
+        self._bound.notices.append(("release", key))
+
+    def notify(self, key: str) -> None:
+        """Bring back, at the next step, the requests that are parked on a key."""
+        self._bound.notices.append(("notify", key))

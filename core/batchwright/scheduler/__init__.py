@@ -1,0 +1,7 @@
+"""The scheduler: one step, two scans."""
+
+from batchwright.scheduler.components import Components
+from batchwright.scheduler.scheduler import Scheduler
+from batchwright.scheduler.settings import SchedulerSettings
+
+__all__ = ["Components", "Scheduler", "SchedulerSettings"]

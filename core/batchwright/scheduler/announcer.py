@@ -1,0 +1,70 @@
+"""Tells components what happened to requests."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from batchwright.exceptions import PluginError
+from batchwright.protocols import Component, Observer
+from batchwright.protocols.component import overrides
+
+if TYPE_CHECKING:
+    from batchwright.scheduler.components import Components
+    from batchwright.scheduler.faults import Faults
+
+__all__ = ["Announcer"]
+
+_log = logging.getLogger("batchwright.faults")
+
+_EVENTS = ("on_add", "on_admit", "on_preempt", "on_finish", "on_step", "on_outputs")
+
+
+class Announcer:
+    """Calls those methods that components override, in order of configuration."""
+
+    def __init__(self, components: Components, faults: Faults) -> None:
+        self._faults = faults
+        self._subscribers: dict[str, list[tuple[Component, Callable[..., Any]]]] = {
+            event: [
+                (component, getattr(component, event))
+                for component in components
+                if overrides(component, event)
+            ]
+            for event in _EVENTS
+        }
+
+    def wants(self, event: str) -> bool:
+        """Whether anybody listens."""
+        return bool(self._subscribers[event])
+
+    def tell(self, event: str, *arguments: Any) -> None:
+        """Call every subscriber of an event.
+
+        Raises:
+            PluginError: A component that is no observer failed too often in a row.
+        """
+        for component, method in tuple(self._subscribers[event]):
+            try:
+                method(*arguments)
+            except PluginError:
+                raise
+            except Exception as error:
+                self._failed(component, event, error)
+            else:
+                self._faults.clear(component, event)
+
+    def _failed(self, component: Component, event: str, error: Exception) -> None:
+        what = f"raised {type(error).__name__}: {error}"
+        if not isinstance(component, Observer):
+            self._faults.strike(component, event, what)
+            return
+        for subscribers in self._subscribers.values():
+            subscribers[:] = [pair for pair in subscribers if pair[0] is not component]
+        _log.warning(
+            "%s: %s() %s; it is disabled for the rest of the run",
+            component.ctx.label,
+            event,
+            what,
+        )

@@ -1,0 +1,50 @@
+"""The components of one scheduler, resolved to plain objects at start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from attrs import field, frozen
+
+from batchwright.protocols import (
+    Component,
+    Control,
+    Gate,
+    KVManager,
+    Limit,
+    Observer,
+    Preemption,
+    Resource,
+    SchedulingPolicy,
+    Victim,
+)
+
+__all__ = ["Components"]
+
+
+@frozen(kw_only=True)
+class Components:
+    """Everything that is a choice, chosen."""
+
+    policy: SchedulingPolicy
+    victim: Victim
+    preemption: Preemption
+    kv: KVManager
+    gates: tuple[Gate, ...] = ()
+    controls: tuple[Control, ...] = ()
+    limits: tuple[Limit, ...] = ()
+    resources: tuple[Resource, ...] = ()
+    observers: tuple[Observer, ...] = ()
+    parts: tuple[Component, ...] = field(default=())
+
+    def __iter__(self) -> Iterator[Component]:
+        yield from self.parts
+        yield self.kv
+        yield self.policy
+        yield self.victim
+        yield self.preemption
+        yield from self.gates
+        yield from self.controls
+        yield from self.limits
+        yield from self.resources
+        yield from self.observers

@@ -1,0 +1,108 @@
+"""How requests leave: they yield, or they end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from batchwright.request import Finish, RequestStatus
+from batchwright.scheduler.faults import RequestFault
+
+if TYPE_CHECKING:
+    from batchwright.request import Request
+    from batchwright.scheduler.state import State
+
+__all__ = ["Departures"]
+
+
+class Departures:
+    """Takes requests out of wherever they are and returns what they held."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def finish(self, request: Request, status: RequestStatus, detail: str) -> None:
+        """End a live request: at once for its caller, its blocks when nothing uses them."""
+        state = self._state
+        if request.request_id in state.running:
+            self._stop_running(request)
+        else:
+            state.room.remove(request)
+        request.status = status
+        request.finish = finish = Finish(status, detail)
+        request.finish_time = state.clock.now()
+        state.kv.forget(request.view)
+        state.room.forget(request)
+        del state.requests[request.request_id]
+        state.finished_ids.append(request.request_id)
+        state.ended[request.request_id] = finish
+        state.announcer.tell("on_finish", request.view)
+
+    def fail(self, request: Request, fault: RequestFault) -> None:
+        """End a request because a component failed on it."""
+        self.finish(request, RequestStatus.FINISHED_ERROR, fault.detail)
+
+    def preempt(self, request: Request, cause: str) -> None:
+        """Make a running request yield its KV and wait again.
+
+        One that could not come back, since the pool is too small for what it knows by
+        now, ends instead: length, kv_capacity.
+        """
+        state = self._state
+        if not state.fits_pool(request.num_tokens):
+            self.finish(request, RequestStatus.FINISHED_LENGTH, "kv_capacity")
+            return
+        lost = request.num_computed_tokens
+        kept = self._keep(request)
+        self._stop_running(request)
+        request.status = RequestStatus.PREEMPTED
+        request.high_water = max(request.high_water, lost)
+        request.num_computed_tokens = kept
+        request.draft_token_ids = []
+        request.num_preemptions += 1
+        request.waiting_reason = f"preempted ({cause})"
+        state.draft.preempted.append(request)
+        self.wait_again(request)
+        state.announcer.tell("on_preempt", request.view, cause, lost - kept)
+
+    def wait_again(self, request: Request) -> None:
+        """Queue a preempted request, once no step in flight will answer it."""
+        state = self._state
+        if state.fence.last_flight(request) is not None:
+            state.room.land(request)
+            return
+        request.num_output_placeholders = 0
+        try:
+            state.room.requeue(request)
+        except RequestFault as fault:
+            state.room.land(request)  # a place to be ended from
+            self.fail(request, fault)
+
+    def _keep(self, request: Request) -> int:
+        state = self._state
+        kept = state.faults.ask(
+            state.components.preemption,
+            "keep",
+            (request.view, state.kv.block_ids(request.view)),
+            check=lambda kept: kept == 0,
+            expected="0 kept tokens",
+        )
+        return kept or 0
+
+    def _stop_running(self, request: Request) -> None:
+        """Take a running request out of the plan and give back all that it holds."""
+        state = self._state
+        del state.running[request.request_id]
+        state.steady.end(request)
+        if state.draft.take_out(request):
+            # What this step was to compute of it will not be computed.
+            state.kv.unpublish(request.view, request.num_computed_tokens)
+        num_blocks = state.fence.release(request)
+        if request.account is not None:
+            request.account.holds(-num_blocks)
+        self.release_resources(request)
+
+    def release_resources(self, request: Request, count: int | None = None) -> None:
+        """Give back the first ``count`` reservations of a request (all if None)."""
+        state = self._state
+        for resource in state.components.resources[:count]:
+            state.call_back(resource, "release", request.view)

@@ -1,0 +1,90 @@
+"""What happens when a component misbehaves.
+
+A fault that belongs to a request ends that request. A fault that belongs to none
+makes the step fall back; several in a row end the run. An observer is disabled.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from batchwright.exceptions import PluginError
+from batchwright.protocols import Component
+
+__all__ = ["Faults", "RequestFault"]
+
+_log = logging.getLogger("batchwright.faults")
+
+
+class RequestFault(Exception):  # noqa: N818 (never leaves the scheduler)
+    """A component failed on one request; caught where that request is handled."""
+
+    def __init__(self, component: Component, method: str, what: str) -> None:
+        self.detail = f"{component.ctx.label}: {method}() {what}"
+        super().__init__(self.detail)
+
+
+class Faults:
+    """Counts the faults that belong to no request.
+
+    Args:
+        max_in_row: So many of one component in a row end the run.
+    """
+
+    def __init__(self, max_in_row: int) -> None:
+        self._max_in_row = max_in_row
+        self._in_row: dict[tuple[int, str], int] = {}
+        self.counts: dict[str, int] = {}
+
+    def ask(
+        self,
+        component: Component,
+        method: str,
+        arguments: tuple[Any, ...],
+        *,
+        check: Callable[[Any], bool],
+        expected: str,
+    ) -> Any:
+        """Call a method whose fault belongs to no request.
+
+        Returns:
+            Its answer, or None if it raised or answered nonsense.
+
+        Raises:
+            PluginError: It did so too often in a row.
+        """
+        try:
+            answer = getattr(component, method)(*arguments)
+        except Exception as error:
+            self.strike(component, method, f"raised {type(error).__name__}: {error}")
+            return None
+        if not check(answer):
+            self.strike(component, method, f"returned {answer!r}, expected {expected}")
+            return None
+        self.clear(component, method)
+        return answer
+
+    def strike(self, component: Component, method: str, what: str) -> None:
+        """Count a fault.
+
+        Raises:
+            PluginError: It is one too many in a row.
+        """
+        where = f"{component.ctx.label}: {method}()"
+        self.counts[where] = self.counts.get(where, 0) + 1
+        place = (id(component), method)
+        self._in_row[place] = strikes = self._in_row.get(place, 0) + 1
+        _log.warning("%s %s (fault %d in a row)", where, what, strikes)
+        if strikes >= self._max_in_row:
+            raise PluginError(
+                f"{what}; {strikes} faults in a row end the run "
+                "(scheduler.max_component_faults)",
+                where=where,
+            )
+
+    def clear(self, component: Component, method: str) -> None:
+        """Note that a method worked."""
+        if self._in_row:
+            self._in_row.pop((id(component), method), None)

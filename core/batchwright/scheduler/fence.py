@@ -1,0 +1,80 @@
+"""Blocks that steps in flight still touch."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from attrs import define
+
+if TYPE_CHECKING:
+    from batchwright.messages import SchedulerOutput
+    from batchwright.protocols import KVManager
+    from batchwright.request import Request
+
+__all__ = ["Fence", "Flight"]
+
+
+@define(eq=False)
+class Flight:
+    """A plan that is not updated yet.
+
+    Args:
+        plan: The plan.
+        requests: Its requests, in the order of its grants. Ids may be reused while a
+            plan is in flight; these are the requests that were meant.
+        sampling: In a pipeline, ids of those for which a token will be sampled.
+    """
+
+    plan: SchedulerOutput
+    requests: list[Request]
+    sampling: frozenset[str] | None = None
+
+
+class Fence:
+    """Holds blocks back from the pool until no step in flight touches them."""
+
+    def __init__(self, kv: KVManager) -> None:
+        self._kv = kv
+        self.flights: deque[Flight] = deque()
+        self._held: dict[int, list[tuple[str, list[int]]]] = {}
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether blocks are on their way back to the pool."""
+        return bool(self._held)
+
+    def last_flight(self, request: Request) -> Flight | None:
+        """The newest plan in flight that computes a request, or None."""
+        for flight in reversed(self.flights):
+            if request.request_id in flight.plan.num_scheduled_tokens:
+                return flight
+        return None
+
+    def release(self, request: Request) -> int:
+        """Return a request's blocks to the pool as soon as nothing touches them.
+
+        Returns:
+            How many it held.
+        """
+        block_ids = self._kv.detach(request.view)
+        flight = self.last_flight(request) if block_ids else None
+        if flight is None:
+            self._kv.release(block_ids)
+        else:
+            held = self._held.setdefault(flight.plan.step_id, [])
+            held.append((request.request_id, block_ids))
+        return len(block_ids)
+
+    def lower(self, step_id: int) -> None:
+        """Note that a step is done: what only it touched returns to the pool."""
+        for _, block_ids in self._held.pop(step_id, ()):
+            self._kv.release(block_ids)
+
+    def held(self) -> dict[str, list[int]]:
+        """Blocks held back, by a name that says for whom and for which step."""
+        return {
+            f"{request_id}@{step_id}#{index}": block_ids
+            for step_id, entries in self._held.items()
+            for index, (request_id, block_ids) in enumerate(entries)
+        }

@@ -1,0 +1,67 @@
+"""Watches that something is always served."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from batchwright.messages import SchedulerOutput
+    from batchwright.scheduler.state import State
+
+__all__ = ["ProgressGuard"]
+
+_log = logging.getLogger("batchwright.progress")
+
+
+class ProgressGuard:
+    """Steps in when nothing is computed though something could be.
+
+    Plans that stay empty for ``stall_steps`` steps, with nothing in flight, no alarm
+    set and somebody running or queued, mean that choices contradict each other: a
+    gate that never opens, a limit of 0, a key that nobody releases. Then skipped
+    requests return to the queue, and one step is planned without gates, limits and
+    controls. It is logged, counted, and names the request that could not be placed.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._idle_steps = 0
+        self.num_interventions = 0
+        self.last_report = ""
+
+    def before_step(self) -> None:
+        """Decide whether the next step may be planned by the plugins' choices."""
+        state = self._state
+        state.bypass_choices = False
+        if self._idle_steps < state.settings.stall_steps:
+            return
+        state.room.wake_all_skipped()
+        state.bypass_choices = True
+        self.num_interventions += 1
+        self.last_report = self._report()
+        _log.warning(
+            "%s; gates, limits and controls are bypassed for one step", self.last_report
+        )
+
+    def after_step(self, plan: SchedulerOutput) -> None:
+        """Count steps in which nothing happened though something waits."""
+        state = self._state
+        waits = state.running or len(state.room) > state.room.num_parked
+        idle = plan.is_empty and waits and len(state.fence.flights) <= 1
+        if idle and not len(state.alarms) and not state.admission_paused:
+            self._idle_steps += 1
+        else:
+            self._idle_steps = 0
+
+    def _report(self) -> str:
+        state = self._state
+        request_id, reason = state.draft.stopped_by
+        if request_id is None:
+            first = next(state.room.in_order(), None) or next(iter(state.view.running), None)
+            request_id = first.request_id if first is not None else "?"
+            reason = reason or (first.waiting_reason if first is not None else "")
+        return (
+            f"nothing was scheduled for {self._idle_steps} steps; "
+            f"request {request_id!r} could not be placed: {reason or 'granted no tokens'}"
+        )

@@ -1,0 +1,206 @@
+"""Commits what a step computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from batchwright.exceptions import StepError
+from batchwright.messages import ModelOutput, StepOutputs
+from batchwright.request import RequestStatus
+
+if TYPE_CHECKING:
+    from batchwright.messages import SchedulerOutput
+    from batchwright.request import Request
+    from batchwright.scheduler.departures import Departures
+    from batchwright.scheduler.fence import Flight
+    from batchwright.scheduler.state import State
+
+__all__ = ["Results"]
+
+
+class Results:
+    """Appends sampled tokens, ends what has reached its end, returns what is free."""
+
+    def __init__(self, state: State, departures: Departures) -> None:
+        self._state = state
+        self._departures = departures
+
+    def commit(self, plan: SchedulerOutput, output: ModelOutput) -> StepOutputs:
+        """Commit the oldest plan in flight.
+
+        Raises:
+            StepError: It is another plan's turn.
+        """
+        state = self._state
+        flight = self._take_off(plan)
+        self._note_errors(flight, output)
+        outputs = StepOutputs(plan.step_id)
+        for request, tokens in self._rows(flight, output):
+            new = self._deliver(flight, request, tokens)
+            if new:
+                outputs.req_ids.append(request.request_id)
+                outputs.new_token_ids.append(new)
+        self._take_drafts(output)
+        if output.logprobs:
+            outputs.logprobs = output.logprobs
+        state.fence.lower(plan.step_id)
+        self._land(flight)
+        outputs.finished, state.ended = state.ended, {}
+        return outputs
+
+    def _take_off(self, plan: SchedulerOutput) -> Flight:
+        flights = self._state.fence.flights
+        if not flights or flights[0].plan is not plan:
+            turn = f"step {flights[0].plan.step_id} is next" if flights else "none is in flight"
+            raise StepError(
+                f"update_from_output() got the plan of step {plan.step_id}, but {turn}; "
+                "every plan is updated once, in the order in which it was made"
+            )
+        return flights.popleft()
+
+    def _rows(
+        self, flight: Flight, output: ModelOutput
+    ) -> Iterator[tuple[Request, list[int]]]:
+        """Pair the requests that were planned with what was sampled for them."""
+        sampled = output.sampled_token_ids
+        if output.req_ids == list(flight.plan.num_scheduled_tokens):
+            return zip(flight.requests, sampled, strict=False)
+        by_id = dict(zip(output.req_ids, sampled, strict=False))
+        return ((r, by_id.get(r.request_id, [])) for r in flight.requests)
+
+    def _deliver(
+        self, flight: Flight, request: Request, tokens: list[int]
+    ) -> list[int]:
+        """Append one request's new tokens, up to its end.
+
+        Returns:
+            Those that were appended.
+        """
+        if request.finish is not None:
+            return []
+        if request in self._state.steady and len(tokens) == 1:
+            return self._deliver_steady(request, tokens)
+        drafts = flight.plan.scheduled_draft_token_ids.get(request.request_id, ())
+        if bool(tokens) is not self._samples(flight, request) or len(tokens) > 1 + len(drafts):
+            self._refuse(request, f"{len(tokens)} tokens where {_expected(drafts)}")
+            return []
+        if request.status is RequestStatus.RUNNING and drafts:
+            # Rejected drafts were counted as computed when they were granted.
+            request.num_computed_tokens -= len(drafts) + 1 - len(tokens)
+        if request.num_output_placeholders and tokens:
+            request.num_output_placeholders -= 1
+        return self._append(request, tokens)
+
+    def _samples(self, flight: Flight, request: Request) -> bool:
+        """Whether a plan reached a request's last known token, so that one is sampled."""
+        if flight.sampling is not None:
+            return request.request_id in flight.sampling
+        return request.debt <= 0
+
+    def _deliver_steady(self, request: Request, tokens: list[int]) -> list[int]:
+        token = tokens[0]
+        try:
+            request.token_ids.append(token)
+        except (TypeError, OverflowError):
+            self._refuse(request, f"{token!r}, which is no token id")
+            return []
+        if token in request.stop_ids or request.request_id in self._state.steady.ending:
+            self._end_if_done(request, token)
+        return tokens
+
+    def _append(self, request: Request, tokens: list[int]) -> list[int]:
+        state = self._state
+        delivered = 0
+        for token in tokens:
+            try:
+                request.token_ids.append(token)
+            except (TypeError, OverflowError):
+                self._refuse(request, f"{token!r}, which is no token id")
+                break
+            delivered += 1
+            if request.first_token_time is None:
+                request.first_token_time = state.clock.now()
+            if self._end_if_done(request, token):
+                break
+        if request.status is RequestStatus.RUNNING:
+            self._carry_on(request)
+        return tokens[:delivered] if delivered < len(tokens) else tokens
+
+    def _carry_on(self, request: Request) -> None:
+        """Let a request that only decodes be carried from now on."""
+        steady = self._state.steady
+        if (
+            steady.enabled
+            and request not in steady
+            and not request.draft_token_ids
+            and request.debt == 1
+        ):
+            steady.join(request)
+
+    def _end_if_done(self, request: Request, token: int) -> bool:
+        status, detail = _end_of(request, token, self._state.limits.max_model_len)
+        if status is None:
+            return False
+        self._departures.finish(request, status, detail)
+        return True
+
+    def _refuse(self, request: Request, answer: str) -> None:
+        """End a request that the executor answered nonsense for."""
+        detail = f"the executor answered {answer}"
+        self._departures.finish(request, RequestStatus.FINISHED_ERROR, detail)
+
+    def _note_errors(self, flight: Flight, output: ModelOutput) -> None:
+        """End requests that the executor could not compute."""
+        if not output.errors:
+            return
+        for request in flight.requests:
+            error = output.errors.get(request.request_id)
+            if error is not None and request.finish is None:
+                self._departures.finish(request, RequestStatus.FINISHED_ERROR, str(error))
+
+    def _take_drafts(self, output: ModelOutput) -> None:
+        state = self._state
+        for request_id, drafts in output.draft_token_ids.items():
+            request = state.running.get(request_id)
+            if request is None:
+                continue
+            if request in state.steady:
+                state.steady.leave(request)
+            request.draft_token_ids = list(drafts)
+
+    def _land(self, flight: Flight) -> None:
+        """Queue preempted requests whose last step in flight this was."""
+        state = self._state
+        if not state.room.num_landing:
+            return
+        for request in flight.requests:
+            if (
+                request.status is RequestStatus.PREEMPTED
+                and state.room.where(request) == "landing"
+                and state.fence.last_flight(request) is None
+            ):
+                state.room.landed(request)
+                self._departures.wait_again(request)
+
+
+def _expected(drafts: Sequence[int]) -> str:
+    return f"1 to {1 + len(drafts)} were to be sampled" if drafts else (
+        "one is sampled if, and only if, the grant reaches the last known token"
+    )
+
+
+def _end_of(
+    request: Request, token: int, max_model_len: int
+) -> tuple[RequestStatus | None, str]:
+    """Whether a request ends with a token, and how. Stops count before lengths."""
+    params = request.sampling_params
+    if token in request.stop_ids and request.num_output_tokens >= params.min_tokens:
+        if token in params.stop_token_ids:
+            return RequestStatus.FINISHED_STOPPED, f"stop_token:{token}"
+        return RequestStatus.FINISHED_STOPPED, "eos"
+    if request.num_tokens >= max_model_len:
+        return RequestStatus.FINISHED_LENGTH, "max_model_len"
+    if request.num_tokens >= request.max_total_tokens:
+        return RequestStatus.FINISHED_LENGTH, "max_tokens"
+    return None, ""

@@ -1,0 +1,189 @@
+"""The first scan of a step: running requests get what they owe."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from batchwright.protocols.component import overrides
+from batchwright.queues import as_sort_key
+from batchwright.request import RequestStatus
+from batchwright.scheduler.faults import RequestFault
+from batchwright.scheduler.limiting import limited
+
+if TYPE_CHECKING:
+    from batchwright.request import Request
+    from batchwright.scheduler.departures import Departures
+    from batchwright.scheduler.state import State
+
+__all__ = ["RunningScan"]
+
+
+class RunningScan:
+    """Grants running requests ``min(debt, limits, budgets, model length)``.
+
+    Whoever gets no blocks makes the victim yield, and tries again; a victim that was
+    planned earlier in the step is taken out of the plan. After a request has had to
+    yield to itself, the scan ends.
+    """
+
+    def __init__(self, state: State, departures: Departures) -> None:
+        self._state = state
+        self._departures = departures
+        self._orders_running = overrides(state.components.policy, "running_key")
+
+    def run(self) -> None:
+        """Plan the running requests of this step."""
+        state = self._state
+        draft = state.draft
+        for request in self._visits():
+            if request.status is not RequestStatus.RUNNING:
+                continue
+            if request in state.steady:
+                self._allocate(request, 1)
+                continue
+            if draft.num_tokens_left <= 0:
+                break
+            try:
+                if not self._serve(request):
+                    break
+            except RequestFault as fault:
+                self._departures.fail(request, fault)
+        if draft.num_carried:
+            draft.close()
+
+    def _visits(self) -> list[Request]:
+        """Whom to look at: those for whom something can change, or all."""
+        state = self._state
+        steady = state.steady
+        if len(steady) and steady.can_carry(
+            state.draft.num_tokens_left,
+            state.kv.num_free_blocks,
+            order_matters=self._orders_running,
+        ):
+            state.draft.carry(state.running, len(steady))
+            for request in steady.others.values():
+                state.draft.reserve_place(request)
+            return steady.visits()
+        steady.dissolve()
+        everyone = list(state.running.values())
+        return self._in_policy_order(everyone) if self._orders_running else everyone
+
+    def _in_policy_order(self, requests: list[Request]) -> list[Request]:
+        """Sort by the policy's running key; who makes it fail is ended."""
+        policy = self._state.components.policy
+        keyed = []
+        for request in requests:
+            try:
+                keyed.append((as_sort_key(policy.running_key(request.view)), request))
+            except Exception as error:
+                what = f"raised {type(error).__name__}: {error}"
+                fault = RequestFault(policy, "running_key", what)
+                self._departures.fail(request, fault)
+        return [request for _, request in sorted(keyed, key=lambda pair: pair[0])]
+
+    def _serve(self, request: Request) -> bool:
+        """Grant one request what it can get.
+
+        Returns:
+            Whether the scan goes on.
+        """
+        state = self._state
+        self._trim_drafts(request)
+        debt = request.debt
+        num_tokens = self._grant(request, debt)
+        if num_tokens <= 0:
+            return True
+        block_ids = self._allocate(request, num_tokens)
+        while block_ids is None:
+            if state.fence.is_holding:
+                # Blocks are on their way back: nobody need yield for them.
+                state.draft.shortage = True
+                return True
+            if not self._make_room(request):
+                return False
+            if request.status.is_finished:
+                return True
+            num_tokens = min(num_tokens, request.debt)
+            block_ids = self._allocate(request, num_tokens)
+        state.draft.grant(request, num_tokens, debt)
+        self._plan_drafts(request, num_tokens)
+        return True
+
+    def _grant(self, request: Request, debt: int) -> int:
+        """Tokens that one request may get; its last token is never computed."""
+        state = self._state
+        room = request.max_total_tokens - 1 - request.num_computed_tokens
+        num_tokens = min(state.draft.allowance(debt), room)
+        return limited(state, request, num_tokens) if num_tokens > 0 else 0
+
+    def _allocate(self, request: Request, num_tokens: int) -> list[int] | None:
+        """Get slots for a grant; new blocks go into the plan."""
+        state = self._state
+        computed = request.num_computed_tokens + num_tokens
+        lookahead = state.limits.num_lookahead_tokens
+        block_ids = state.kv.allocate(
+            request.view,
+            min(computed + lookahead, state.limits.max_model_len) if lookahead else computed,
+            min(computed, request.num_tokens),
+        )
+        if block_ids is None and lookahead and not state.fits_pool(computed + lookahead):
+            block_ids = state.kv.allocate(
+                request.view, computed, min(computed, request.num_tokens)
+            )
+        if block_ids:
+            state.draft.tables[request.request_id] = block_ids
+            if request.account is not None:
+                request.account.holds(len(block_ids))
+        return block_ids
+
+    def _make_room(self, request: Request) -> bool:
+        """Make somebody yield for a request that got no blocks.
+
+        Returns:
+            Whether it is worth trying again.
+        """
+        state = self._state
+        if request.draft_token_ids and not state.fits_pool(
+            request.num_computed_tokens + request.debt
+        ):
+            request.draft_token_ids = []
+            return True
+        if not state.fits_pool(request.num_tokens):
+            self._departures.finish(request, RequestStatus.FINISHED_LENGTH, "kv_capacity")
+            return True
+        state.draft.shortage = True
+        victim = self._victim(request)
+        state.draft.preempted_for[victim.request_id] = request.request_id
+        self._departures.preempt(victim, "shortage")
+        return victim is not request
+
+    def _victim(self, request: Request) -> Request:
+        """Whom the victim plugin names; the running tail if it names nobody."""
+        state = self._state
+        running = state.view.running
+        chosen = state.faults.ask(
+            state.components.victim,
+            "choose",
+            (running, request.view, state.view),
+            check=lambda view: view is not None and view in running,
+            expected="a running request",
+        )
+        if chosen is None:
+            return next(reversed(state.running.values()))
+        return state.running[chosen.request_id]
+
+    def _trim_drafts(self, request: Request) -> None:
+        """Cut drafts to the step's cap."""
+        if len(request.draft_token_ids) > self._state.draft.num_draft_tokens:
+            del request.draft_token_ids[self._state.draft.num_draft_tokens :]
+
+    def _plan_drafts(self, request: Request, num_tokens: int) -> None:
+        """Note which drafts the grant covers; the others are dropped."""
+        if not request.draft_token_ids:
+            return
+        known = request.num_tokens + request.num_output_placeholders
+        num_drafts = request.num_computed_tokens + num_tokens - known
+        if num_drafts > 0:
+            drafts = request.draft_token_ids[:num_drafts]
+            self._state.draft.draft_tokens[request.request_id] = drafts
+        request.draft_token_ids = []

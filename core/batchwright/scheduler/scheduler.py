@@ -1,0 +1,357 @@
+"""The scheduler: decides, before every forward pass, who gets how many tokens."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from batchwright.exceptions import StepError
+from batchwright.protocols import Caps
+from batchwright.protocols.component import overrides
+from batchwright.request import RequestStatus
+from batchwright.scheduler.departures import Departures
+from batchwright.scheduler.draft import Draft
+from batchwright.scheduler.intake import Intake
+from batchwright.scheduler.planning import commit_plan
+from batchwright.scheduler.progress_guard import ProgressGuard
+from batchwright.scheduler.results import Results
+from batchwright.scheduler.running_scan import RunningScan
+from batchwright.scheduler.state import State
+from batchwright.scheduler.waiting_scan import WaitingScan
+from batchwright.step_record import StepRecord
+
+if TYPE_CHECKING:
+    from batchwright.clock import Clock
+    from batchwright.context import EngineLimits
+    from batchwright.messages import ModelOutput, SchedulerOutput, StepOutputs
+    from batchwright.protocols import KVManager
+    from batchwright.request import Request
+    from batchwright.scheduler.components import Components
+    from batchwright.scheduler.settings import SchedulerSettings
+    from batchwright.step_view import StepView
+
+__all__ = ["Scheduler"]
+
+_log = logging.getLogger("batchwright.scheduler")
+
+
+class Scheduler:
+    """Plans steps over requests, a token budget and KV blocks.
+
+    Drive it by turns: ``schedule()``, compute the plan, ``update_from_output()``.
+    With ``pipeline_depth`` over one, so many plans may be made before the first is
+    updated; updates come in the order of the plans.
+
+    Args:
+        components: Every choice, made (see ``from_config`` for the usual way).
+        settings: Settings of the step itself.
+        limits: The fixed sizes of the run.
+        clock: The only source of time.
+    """
+
+    def __init__(
+        self,
+        components: Components,
+        settings: SchedulerSettings,
+        limits: EngineLimits,
+        clock: Clock,
+    ) -> None:
+        self._state = state = State(components, settings, limits, clock)
+        self._departures = Departures(state)
+        self._intake = Intake(state, self._departures)
+        self._running_scan = RunningScan(state, self._departures)
+        self._waiting_scan = WaitingScan(state, self._departures)
+        self._results = Results(state, self._departures)
+        self._guard = ProgressGuard(state)
+        self._controls = tuple(c for c in components.controls if overrides(c, "caps"))
+        self._is_stepping = False
+        for component in components:
+            component.ctx.bind(state, component)
+        for component in components:
+            component.setup()
+        if not state.fits_pool(limits.max_model_len):
+            _log.warning(
+                "the KV pool holds %d tokens, less than max_model_len = %d: a request that "
+                "outgrows it ends with finish reason 'length', detail 'kv_capacity'",
+                state.kv.num_usable_blocks * limits.block_size,
+                limits.max_model_len,
+            )
+
+    @classmethod
+    def from_config(
+        cls, config: Mapping[str, Any] | None = None, *, clock: Clock | None = None
+    ) -> Scheduler:
+        """Build a scheduler from a configuration; needs no model.
+
+        Args:
+            config: The structure of the TOML file as a dict; every section is optional.
+            clock: Defaults to the machine's monotonic clock.
+
+        Raises:
+            ConfigError: The configuration cannot be used.
+            PluginError: A component that it selects cannot be had.
+        """
+        from batchwright.assembly import scheduler_from_config
+
+        return scheduler_from_config(config or {}, clock=clock)
+
+    # -- The step ----------------------------------------------------------------
+
+    def schedule(self) -> SchedulerOutput:
+        """Plan one step: running requests first, then admissions.
+
+        Returns:
+            The plan; ``num_computed_tokens`` of its requests has advanced already.
+
+        Raises:
+            StepError: ``pipeline_depth`` plans are in flight, or a component called it.
+            PluginError: A component failed too often in a row.
+        """
+        state = self._state
+        self._begin_step()
+        try:
+            self._settle()
+            state.draft = self._open_draft()
+            self._running_scan.run()
+            self._waiting_scan.run()
+            plan = commit_plan(state)
+            self._guard.after_step(plan)
+            if state.announcer.wants("on_step"):
+                state.announcer.tell("on_step", StepRecord(plan, state.draft, state))
+        finally:
+            self._is_stepping = False
+        return plan
+
+    def update_from_output(self, plan: SchedulerOutput, output: ModelOutput) -> StepOutputs:
+        """Commit what the executor computed for a plan.
+
+        Args:
+            plan: The oldest plan in flight.
+            output: The executor's answer.
+
+        Returns:
+            New tokens and ends; aborts and errors since the last update included.
+
+        Raises:
+            StepError: It is another plan's turn.
+            PluginError: A component failed too often in a row.
+        """
+        state = self._state
+        state.draft = Draft(0, 0, 0, 0)
+        outputs = self._results.commit(plan, output)
+        if state.announcer.wants("on_outputs"):
+            state.announcer.tell("on_outputs", outputs)
+        return outputs
+
+    def recover(self) -> None:
+        """Put every running request back, since the executor has lost everything.
+
+        Plans in flight are void: they must not be updated any more. Known tokens are
+        kept, so that each request goes on where it was once it is recomputed.
+        """
+        state = self._state
+        state.draft = Draft(0, 0, 0, 0)
+        while state.fence.flights:
+            state.fence.lower(state.fence.flights.popleft().plan.step_id)
+        for request in reversed(list(state.running.values())):
+            self._departures.preempt(request, "executor")
+        for request in list(state.requests.values()):
+            request.on_executor = False
+            request.num_output_placeholders = 0
+            if state.room.where(request) == "landing":
+                state.room.landed(request)
+                self._departures.wait_again(request)
+        state.kv.reset_prefix_cache()
+
+    # -- Requests ----------------------------------------------------------------
+
+    def add_request(self, request: Request) -> None:
+        """Queue a request.
+
+        Raises:
+            RequestRefusedError: It could not run even one step, or a gate rejects it;
+                nothing was added.
+        """
+        self._intake.add(request)
+
+    def abort(self, request_ids: str | Iterable[str]) -> None:
+        """End requests at once, in whatever state; unknown ids are ignored.
+
+        Each appears in ``finished`` of the next ``update_from_output``.
+        """
+        for request_id in [request_ids] if isinstance(request_ids, str) else request_ids:
+            request = self._state.requests.get(request_id)
+            if request is not None:
+                self._departures.finish(request, RequestStatus.FINISHED_ABORTED, "aborted")
+
+    def finish(self, request_id: str, status: RequestStatus, detail: str) -> None:
+        """End a request for a reason that its caller found (e.g. a stop string).
+
+        Unknown ids are ignored: the request may have ended by itself.
+        """
+        request = self._state.requests.get(request_id)
+        if request is not None:
+            self._departures.finish(request, status, detail)
+
+    def notify(self, key: str) -> None:
+        """Bring back, at the next step, the requests that are parked on a key."""
+        self._state.notices.append(("notify", key))
+
+    def release(self, key: str) -> None:
+        """Bring back, at the next step, the requests that are skipped until a key."""
+        self._state.notices.append(("release", key))
+
+    def pause(self) -> None:
+        """Admit nobody until ``resume``; running requests go on."""
+        self._state.admission_paused = True
+
+    def resume(self) -> None:
+        """Admit requests again."""
+        self._state.admission_paused = False
+
+    def reset_prefix_cache(self) -> bool:
+        """Forget cached prefixes.
+
+        Returns:
+            Whether it was done; it is not while any block is in use.
+        """
+        return self._state.kv.reset_prefix_cache()
+
+    def close(self) -> None:
+        """Let every component flush and release what it holds."""
+        for component in self._state.components:
+            try:
+                component.close()
+            except Exception:
+                _log.exception("%s: close() failed", component.ctx.label)
+
+    # -- What can be read --------------------------------------------------------
+
+    @property
+    def requests(self) -> dict[str, Request]:
+        """Live requests by id; ended ones leave it."""
+        return self._state.requests
+
+    @property
+    def running(self) -> list[Request]:
+        """Running requests in order of admission."""
+        return list(self._state.running.values())
+
+    @property
+    def num_waiting(self) -> int:
+        """Waiting requests, parked ones included."""
+        return len(self._state.room)
+
+    @property
+    def kv_manager(self) -> KVManager:
+        return self._state.kv
+
+    @property
+    def components(self) -> Components:
+        return self._state.components
+
+    @property
+    def limits(self) -> EngineLimits:
+        return self._state.limits
+
+    @property
+    def clock(self) -> Clock:
+        return self._state.clock
+
+    @property
+    def view(self) -> StepView:
+        """Counts, live; what components see."""
+        return self._state.view
+
+    @property
+    def guard(self) -> ProgressGuard:
+        return self._guard
+
+    @property
+    def has_unfinished(self) -> bool:
+        """Whether anything lives, is in flight, or is still to be told."""
+        state = self._state
+        return bool(state.requests or state.fence.flights or state.ended)
+
+    @property
+    def next_alarm(self) -> float | None:
+        """Seconds on the clock at which a component wants to be called, or None."""
+        return self._state.alarms.next_time
+
+    @property
+    def fault_counts(self) -> dict[str, int]:
+        """Faults that belonged to no request, by component and method."""
+        return dict(self._state.faults.counts)
+
+    def held_blocks(self) -> dict[str, list[int]]:
+        """Blocks that ended requests hold until a step in flight is done; for audits."""
+        return self._state.fence.held()
+
+    # -- Parts of the step -------------------------------------------------------
+
+    def _begin_step(self) -> None:
+        state = self._state
+        if self._is_stepping:
+            raise StepError("schedule() was called from within schedule()")
+        depth = state.settings.pipeline_depth
+        if len(state.fence.flights) >= depth:
+            raise StepError(
+                f"{depth} plan(s) are in flight; call update_from_output() first "
+                f"(scheduler.pipeline_depth = {depth})"
+            )
+        self._is_stepping = True
+        state.now = state.clock.now()
+        self._guard.before_step()
+
+    def _settle(self) -> None:
+        """Take in what came since the last step: notices, marks, alarms."""
+        state = self._state
+        while state.notices:
+            state.room.wake(*state.notices.popleft())
+        for component, view, payload in state.marks.due():
+            state.call_back(component, "on_mark", view, payload)
+        for component, payload in list(state.alarms.ring(state.now)):
+            state.call_back(component, "on_alarm", payload)
+
+    def _open_draft(self) -> Draft:
+        """Begin a plan under the budget and the controls' caps."""
+        state = self._state
+        budget = state.settings.max_num_scheduled_tokens
+        caps = [] if state.bypass_choices else self._caps()
+        return Draft(
+            min([budget, *_given(caps, "num_tokens")]),
+            min([budget, *_given(caps, "num_prefill_tokens")]),
+            min([state.limits.max_num_seqs, *_given(caps, "num_admissions")]),
+            min([budget, *_given(caps, "num_draft_tokens")]),
+        )
+
+    def _caps(self) -> list[Caps]:
+        state = self._state
+        if not self._controls or not state.requests:
+            return []
+        answers = (
+            state.faults.ask(
+                control,
+                "caps",
+                (state.view,),
+                check=_are_caps,
+                expected="None or Caps with integers >= 0",
+            )
+            for control in self._controls
+        )
+        return [caps for caps in answers if caps is not None]
+
+
+def _given(caps: list[Caps], name: str) -> list[int]:
+    return [value for cap in caps if (value := getattr(cap, name)) is not None]
+
+
+def _are_caps(answer: object) -> bool:
+    if answer is None:
+        return True
+    names = ("num_tokens", "num_prefill_tokens", "num_admissions", "num_draft_tokens")
+    return isinstance(answer, Caps) and all(
+        value is None or (type(value) is int and value >= 0)
+        for value in (getattr(answer, name) for name in names)
+    )

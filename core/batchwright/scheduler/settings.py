@@ -1,0 +1,28 @@
+"""The scheduler's own settings: what is no component's choice."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+__all__ = ["SchedulerSettings"]
+
+
+@frozen(kw_only=True)
+class SchedulerSettings:
+    """Settings of the step itself.
+
+    Args:
+        max_num_scheduled_tokens: Tokens granted in a step at most.
+        pipeline_depth: Plans that may be in flight at once.
+        scan_window: Waiting requests that a scan may pass over without a key.
+        backfill: Waiting requests without room that a scan may pass over.
+        stall_steps: Steps without any progress before the progress guard steps in.
+        max_component_faults: Faults of one component in a row that end the run.
+    """
+
+    max_num_scheduled_tokens: int
+    pipeline_depth: int = 1
+    scan_window: int = 64
+    backfill: int = 0
+    stall_steps: int = 3
+    max_component_faults: int = 3

@@ -1,0 +1,113 @@
+"""What the parts of the scheduler share."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from batchwright.calendar import Alarms, Epoch
+from batchwright.ledger import Ledger
+from batchwright.protocols.component import overrides
+from batchwright.request import Finish
+from batchwright.scheduler.announcer import Announcer
+from batchwright.scheduler.draft import Draft
+from batchwright.scheduler.faults import Faults
+from batchwright.scheduler.fence import Fence
+from batchwright.scheduler.marks import Marks
+from batchwright.scheduler.steady import SteadyDecodes
+from batchwright.scheduler.waiting_room import WaitingRoom
+from batchwright.step_view import StepView
+
+if TYPE_CHECKING:
+    from batchwright.clock import Clock
+    from batchwright.context import EngineLimits
+    from batchwright.request import Request
+    from batchwright.scheduler.components import Components
+    from batchwright.scheduler.settings import SchedulerSettings
+
+__all__ = ["State"]
+
+
+class State:
+    """The scheduler's state: who is where, what is in flight, what is to be told.
+
+    Attributes:
+        requests: All live requests by id.
+        running: Those that run, in order of admission.
+        room: Those that wait.
+        fence: Steps in flight, and the blocks held back for them.
+        draft: The plan being made.
+        finished_ids: Ended since the last plan, for the executor.
+        ended: Ended since the last update, for the caller.
+        notices: What came in between steps: ("release" | "notify", key).
+    """
+
+    def __init__(
+        self,
+        components: Components,
+        settings: SchedulerSettings,
+        limits: EngineLimits,
+        clock: Clock,
+    ) -> None:
+        self.components = components
+        self.settings = settings
+        self.limits = limits
+        self.clock = clock
+        self.kv = components.kv
+        self.requests: dict[str, Request] = {}
+        self.running: dict[str, Request] = {}
+        self.faults = Faults(settings.max_component_faults)
+        self.announcer = Announcer(components, self.faults)
+        self.room = WaitingRoom(components.policy, self.faults)
+        self.fence = Fence(self.kv)
+        self.steady = SteadyDecodes(
+            limits.block_size,
+            limits.num_lookahead_tokens,
+            self.running,
+            enabled=settings.pipeline_depth == 1
+            and not any(limit.affects_decode for limit in components.limits),
+        )
+        self.step_epoch = Epoch()
+        self.ledger = Ledger(self.steady.epoch, self.step_epoch)
+        self.keeps_accounts = overrides(components.policy, "account")
+        self.marks = Marks(self.requests, self.steady)
+        self.alarms = Alarms()
+        self.view = StepView(self)
+        self.draft = Draft(0, 0, 0, 0)
+        self.notices: deque[tuple[str, str]] = deque()
+        self.finished_ids: list[str] = []
+        self.ended: dict[str, Finish] = {}
+        self.step_id = 0
+        self.num_slots = sum(1 for _ in components)
+        self.now = clock.now()
+        self.admission_paused = False
+        self.bypass_choices = False
+        self._next_running_order = 0
+
+    def start_running(self, request: Request) -> None:
+        """Append a request to those that run."""
+        request.running_order = self._next_running_order
+        self._next_running_order += 1
+        self.running[request.request_id] = request
+        self.steady.start(request)
+
+    def num_blocks_for(self, num_tokens: int) -> int:
+        """Blocks that hold so many tokens."""
+        return -(-num_tokens // self.limits.block_size)
+
+    def fits_pool(self, num_tokens: int) -> bool:
+        """Whether a request with so many tokens in the cache could run alone."""
+        return self.num_blocks_for(num_tokens) <= self.kv.num_usable_blocks
+
+    def call_back(self, component: Any, method: str, *arguments: Any) -> None:
+        """Call a component at a mark or an alarm; a fault is counted.
+
+        Raises:
+            PluginError: It failed too often in a row.
+        """
+        try:
+            getattr(component, method)(*arguments)
+        except Exception as error:
+            self.faults.strike(component, method, f"raised {type(error).__name__}: {error}")
+        else:
+            self.faults.clear(component, method)

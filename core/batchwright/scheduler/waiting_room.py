@@ -1,0 +1,229 @@
+"""Where requests wait: in the policy's queue, skipped until a key, parked on one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from batchwright.queues import Ticket, WaitingQueue
+from batchwright.request import RequestStatus
+from batchwright.scheduler.faults import Faults, RequestFault
+
+if TYPE_CHECKING:
+    from batchwright.protocols import SchedulingPolicy
+    from batchwright.request import Request
+    from batchwright.request_view import RequestView
+
+__all__ = ["WaitingRoom"]
+
+
+class WaitingRoom:
+    """All requests that do not run, each in exactly one place.
+
+    A request that is skipped or parked keeps a ticket to its place in the queue and
+    costs nothing until its key comes.
+
+    Args:
+        policy: Whose queue it is.
+        faults: Where a failing queue is counted.
+    """
+
+    def __init__(self, policy: SchedulingPolicy, faults: Faults) -> None:
+        self._policy = policy
+        self._faults = faults
+        self._queue: WaitingQueue = policy.queue
+        self._aside: dict[str, tuple[str, Ticket]] = {}
+        self._by_key: dict[tuple[str, str], dict[str, Request]] = {}
+        self._landing: dict[str, Request] = {}
+        self._passed_over: list[tuple[Request, Ticket]] = []
+        self._arrivals: dict[str, Request] = {}
+        self.num_parked = 0
+        self.num_prompt_tokens = 0
+
+    def __len__(self) -> int:
+        return len(self._arrivals)
+
+    @property
+    def num_in_queue(self) -> int:
+        """Requests that the next scan could look at."""
+        return len(self._queue)
+
+    @property
+    def num_landing(self) -> int:
+        """Preempted requests that a step in flight will still answer."""
+        return len(self._landing)
+
+    def add(self, request: Request) -> None:
+        """Queue a new request.
+
+        Raises:
+            RequestFault: The policy's key failed on it; it is not queued.
+        """
+        self._call_policy("key", self._queue.add, request)
+        self._enter(request)
+        if request.num_preemptions == 0:
+            self.num_prompt_tokens += request.num_prompt_tokens
+
+    def requeue(self, request: Request) -> None:
+        """Queue a preempted request.
+
+        Raises:
+            RequestFault: The policy failed on it; it is not queued.
+        """
+        self._call_policy("requeue", self._policy.requeue, request)
+        self._enter(request)
+
+    def land(self, request: Request) -> None:
+        """Keep a preempted request until ``requeue``: a step in flight will answer it."""
+        self._enter(request)
+        self._landing[request.request_id] = request
+        request.waiting_reason = "waits for the step in flight that computes it"
+
+    def landed(self, request: Request) -> None:
+        """Take a request out of the landing, to be requeued or ended."""
+        del self._landing[request.request_id]
+        del self._arrivals[request.request_id]
+
+    def park(self, request: Request, key: str, reason: str) -> None:
+        """Put a queued request aside until ``notify(key)``."""
+        self._put_aside(request, "notify", key)
+        request.status = RequestStatus.PARKED
+        request.waiting_reason = reason or f"parked on {key!r}"
+        self.num_parked += 1
+
+    def skip(self, request: Request, key: str, reason: str) -> None:
+        """Put a queued request aside until ``release(key)``."""
+        self._put_aside(request, "release", key)
+        request.waiting_reason = reason or f"skipped until {key!r}"
+
+    def pass_over(self, request: Request, reason: str) -> None:
+        """Take a queued request out of this scan only."""
+        self._passed_over.append((request, self._queue.remove(request.view)))
+        request.waiting_reason = reason
+
+    def end_scan(self) -> None:
+        """Return those that were passed over to their places."""
+        for request, ticket in self._passed_over:
+            self._queue.restore(request.view, ticket)
+        self._passed_over.clear()
+
+    def wake(self, notice: str, key: str) -> int:
+        """Bring back what waits for ``notify(key)`` or ``release(key)``.
+
+        Returns:
+            How many came back; an unknown or repeated key brings none.
+        """
+        waiting = self._by_key.pop((notice, key), {})
+        for request_id, request in waiting.items():
+            _, ticket = self._aside.pop(request_id)
+            self._return(request, ticket)
+        return len(waiting)
+
+    def wake_all_skipped(self) -> int:
+        """Bring back everything that was skipped until some key."""
+        keys = [key for notice, key in self._by_key if notice == "release"]
+        return sum(self.wake("release", key) for key in keys)
+
+    def head(self) -> Request | None:
+        """The request that the policy serves next, or None.
+
+        Raises:
+            PluginError: The policy's queue failed too often in a row.
+        """
+        if not len(self._queue):
+            return None
+        try:
+            view = self._queue.peek()
+            request = self._arrivals[view.request_id]  # type: ignore[union-attr]
+        except Exception as error:
+            self._faults.strike(
+                self._policy, "peek", f"gave no queued request: {type(error).__name__}: {error}"
+            )
+            return self._earliest()
+        self._faults.clear(self._policy, "peek")
+        return request
+
+    def remove(self, request: Request) -> None:
+        """Take a request out, wherever it is."""
+        request_id = request.request_id
+        if request_id in self._landing:
+            del self._landing[request_id]
+        elif request_id in self._aside:
+            self._forget_aside(request)
+        else:
+            self._take_from_queue(request)
+        del self._arrivals[request_id]
+        if request.num_preemptions == 0:
+            self.num_prompt_tokens -= request.num_prompt_tokens
+
+    def forget(self, request: Request) -> None:
+        """Drop what the queue remembers of an ended request."""
+        self._queue.forget(request.view)
+
+    def in_order(self) -> Iterator[RequestView]:
+        """All waiting requests: the queue in serving order, then the others."""
+        for view in self._queue:
+            yield view
+        for request_id in (*self._aside, *self._landing):
+            yield self._arrivals[request_id].view
+
+    def where(self, request: Request) -> str:
+        """``queue``, ``parked``, ``skipped`` or ``landing``."""
+        if request.request_id in self._landing:
+            return "landing"
+        if request.request_id in self._aside:
+            return "parked" if request.status is RequestStatus.PARKED else "skipped"
+        return "queue"
+
+    def _enter(self, request: Request) -> None:
+        self._arrivals[request.request_id] = request
+
+    def _call_policy(self, method: str, call: Any, request: Request) -> None:
+        try:
+            call(request.view)
+        except Exception as error:
+            what = f"raised {type(error).__name__}: {error}"
+            raise RequestFault(self._policy, method, what) from error
+
+    def _put_aside(self, request: Request, notice: str, key: str) -> None:
+        ticket = self._queue.remove(request.view)
+        self._aside[request.request_id] = (key, ticket)
+        self._by_key.setdefault((notice, key), {})[request.request_id] = request
+
+    def _return(self, request: Request, ticket: Ticket) -> None:
+        if request.status is RequestStatus.PARKED:
+            self.num_parked -= 1
+            preempted = request.num_preemptions > 0
+            request.status = RequestStatus.PREEMPTED if preempted else RequestStatus.WAITING
+        request.waiting_reason = ""
+        self._queue.restore(request.view, ticket)
+
+    def _forget_aside(self, request: Request) -> None:
+        key, _ = self._aside.pop(request.request_id)
+        parked = request.status is RequestStatus.PARKED
+        self.num_parked -= parked
+        place = ("notify" if parked else "release", key)
+        others = self._by_key[place]
+        del others[request.request_id]
+        if not others:
+            del self._by_key[place]
+
+    def _take_from_queue(self, request: Request) -> None:
+        if request.view in self._queue:
+            self._queue.remove(request.view)
+            return
+        self._passed_over = [
+            pair for pair in self._passed_over if pair[0] is not request
+        ]
+
+    def _earliest(self) -> Request | None:
+        """The queued request that came first: what a failing policy falls back to."""
+        outside = {request.request_id for request, _ in self._passed_over}
+        for request_id, request in self._arrivals.items():
+            if (
+                request_id not in self._aside
+                and request_id not in self._landing
+                and request_id not in outside
+            ):
+                return request
+        return None

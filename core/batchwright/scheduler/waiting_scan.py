@@ -1,0 +1,269 @@
+"""The second scan of a step: waiting requests are admitted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+
+from batchwright.protocols import Gate, Need, PrefixHit, Resource
+from batchwright.protocols.component import overrides
+from batchwright.request import RequestStatus
+from batchwright.scheduler.faults import RequestFault
+from batchwright.scheduler.limiting import limited
+from batchwright.verdicts import Admit, Park, Reject, Skip, Stop
+
+if TYPE_CHECKING:
+    from batchwright.request import Request
+    from batchwright.scheduler.departures import Departures
+    from batchwright.scheduler.state import State
+
+__all__ = ["WaitingScan"]
+
+
+@frozen
+class Held:
+    """Why a candidate is not admitted, and whether others may pass it.
+
+    Args:
+        reason: Shown wherever it is asked why the request waits.
+        max_passed: The scan goes on behind it while fewer than this were passed over.
+    """
+
+    reason: str
+    max_passed: int = 0
+
+
+class WaitingScan:
+    """Admits requests as the policy's queue yields them.
+
+    Each one passes the gates, its prefix is looked up, its grant is cut, it passes the
+    gates again now that its size is known, and it gets resources and blocks in one
+    transaction. The first that gets none ends the scan.
+    """
+
+    def __init__(self, state: State, departures: Departures) -> None:
+        self._state = state
+        self._departures = departures
+        self._held: Held | None = None
+        gates = state.components.gates
+        self._scanning = tuple(gate for gate in gates if overrides(gate, "scan"))
+        self._judging = tuple(gate for gate in gates if overrides(gate, "candidate"))
+        self._sizing = tuple(gate for gate in gates if overrides(gate, "sized"))
+
+    def run(self) -> None:
+        """Plan the admissions of this step."""
+        state = self._state
+        if not state.room.num_in_queue:
+            return
+        closed = self._closed()
+        if closed:
+            state.draft.stopped_by = (None, closed)
+            return
+        num_passed_over = 0
+        while (full := self._full()) is None:
+            request = state.room.head()
+            if request is None:
+                break
+            held = self._consider(request)
+            if held is None:
+                continue
+            if num_passed_over >= held.max_passed:
+                self._stop_at(request, held.reason)
+                break
+            num_passed_over += 1
+            state.room.pass_over(request, held.reason)
+            state.draft.passed_over[request.request_id] = held.reason
+        else:
+            state.draft.stopped_by = (None, full)
+        state.room.end_scan()
+
+    def _closed(self) -> str:
+        """Why nobody may enter in this step; empty if somebody may."""
+        state = self._state
+        if state.draft.shortage:
+            return "a running request ran out of blocks in this step"
+        if state.admission_paused:
+            return "admission is paused"
+        if state.bypass_choices:
+            return ""
+        for gate in self._scanning:
+            answer = state.faults.ask(
+                gate,
+                "scan",
+                (state.view,),
+                check=lambda answer: isinstance(answer, bool),
+                expected="True (open) or False (closed)",
+            )
+            if answer is False:
+                return f"gate {gate.name!r} is closed"
+        return ""
+
+    def _full(self) -> str | None:
+        """Which cap of the step is reached, or None."""
+        state = self._state
+        if state.draft.num_tokens_left <= 0:
+            return "the step's token budget is used up"
+        if len(state.running) >= state.limits.max_num_seqs:
+            return "max_num_seqs requests are running"
+        if state.draft.num_admissions_left <= 0:
+            return "a control's cap on admissions is reached"
+        return None
+
+    def _consider(self, request: Request) -> Held | None:
+        """Admit a request, put it aside, end it (None), or say why it is held."""
+        try:
+            return self._try_to_admit(request)
+        except RequestFault as fault:
+            self._departures.fail(request, fault)
+            return None
+
+    def _try_to_admit(self, request: Request) -> Held | None:
+        state = self._state
+        if not self._passes(self._judging, "candidate", request, state.view):
+            return self._held
+        hit = state.kv.lookup(request.view)
+        debt = request.num_tokens - hit.num_tokens
+        num_tokens, reason = self._grant(request, debt)
+        if num_tokens <= 0:
+            return Held(reason)
+        need = self._need(request, hit, num_tokens)
+        if not self._passes(self._sizing, "sized", request, need, hit, state.view):
+            return self._held
+        if not self._reserve(request):
+            return self._held
+        table = self._allocate(request, hit, num_tokens)
+        if table is None:
+            self._departures.release_resources(request)
+            return Held("not enough free KV blocks", state.settings.backfill)
+        self._admit(request, hit, need, num_tokens, debt, table)
+        return None
+
+    def _passes(
+        self, gates: tuple[Gate, ...], phase: str, request: Request, *arguments: Any
+    ) -> bool:
+        """Whether all gates of a phase admit; if not, ``_held`` says what follows."""
+        if self._state.bypass_choices:
+            return True
+        for gate in gates:
+            try:
+                verdict = getattr(gate, phase)(request.view, *arguments)
+            except Exception as error:
+                what = f"raised {type(error).__name__}: {error}"
+                raise RequestFault(gate, phase, what) from error
+            if not isinstance(verdict, Admit):
+                self._held = self._obey(gate, phase, request, verdict)
+                return False
+        return True
+
+    def _obey(
+        self, gate: Gate, phase: str, request: Request, verdict: object
+    ) -> Held | None:
+        state = self._state
+        reason = f"gate {gate.name!r}: {getattr(verdict, 'reason', '')}".rstrip(": ")
+        match verdict:
+            case Stop():
+                # What does not fit may be passed by what does, if so configured.
+                return Held(reason, state.settings.backfill if phase == "sized" else 0)
+            case Skip(until=None):
+                return Held(reason, state.settings.scan_window)
+            case Skip(until=str(key)):
+                state.room.skip(request, key, f"{reason} (skipped until {key!r})")
+            case Park(key=str(key)):
+                state.room.park(request, key, f"{reason} (parked on {key!r})")
+            case Reject():
+                self._departures.finish(request, RequestStatus.FINISHED_ERROR, reason)
+            case _:
+                raise RequestFault(gate, phase, f"returned {verdict!r}, expected a Verdict")
+        return None
+
+    def _grant(self, request: Request, debt: int) -> tuple[int, str]:
+        """Tokens that a waiting request may get, and why if it gets none."""
+        state = self._state
+        num_tokens = limited(state, request, debt)
+        if num_tokens <= 0:
+            return 0, "a limit allows it no tokens in this step"
+        allowance = state.draft.allowance(num_tokens)
+        if allowance <= 0:
+            return 0, "a control's cap on prefill tokens is reached"
+        if allowance < num_tokens and not state.limits.enable_chunked_prefill:
+            return 0, "its prompt does not fit into what is left of the step's budget"
+        return allowance, ""
+
+    def _need(self, request: Request, hit: PrefixHit, num_tokens: int) -> Need:
+        kv = self._state.kv
+        slots = self._num_slots(hit.num_tokens + num_tokens)
+        step = kv.num_needed(request.view, slots, hit)
+        known = max(slots, request.num_tokens)
+        full = step if known == slots else kv.num_needed(request.view, known, hit)
+        return Need(step, full)
+
+    def _num_slots(self, num_computed: int) -> int:
+        """Positions that need a slot: with lookahead, where the pool has room for it."""
+        limits = self._state.limits
+        slots = min(num_computed + limits.num_lookahead_tokens, limits.max_model_len)
+        return slots if self._state.fits_pool(slots) else num_computed
+
+    def _reserve(self, request: Request) -> bool:
+        """Reserve every resource, or none; then ``_held`` says what follows."""
+        for index, resource in enumerate(self._state.components.resources):
+            try:
+                answer = resource.reserve(request.view)
+                if not isinstance(answer, bool):
+                    raise TypeError(f"returned {answer!r}, expected True or False")
+                key = None if answer else resource.waits_for(request.view)
+            except Exception as error:
+                self._departures.release_resources(request, index)
+                what = f"raised {type(error).__name__}: {error}"
+                raise RequestFault(resource, "reserve", what) from error
+            if not answer:
+                self._departures.release_resources(request, index)
+                self._held = self._wait_for(resource, key, request)
+                return False
+        return True
+
+    def _wait_for(
+        self, resource: Resource, key: str | None, request: Request
+    ) -> Held | None:
+        reason = f"resource {resource.name!r} is short"
+        if key is None:
+            return Held(reason, self._state.settings.backfill)
+        self._state.room.skip(request, key, f"{reason} (skipped until {key!r})")
+        return None
+
+    def _allocate(
+        self, request: Request, hit: PrefixHit, num_tokens: int
+    ) -> list[int] | None:
+        kv = self._state.kv
+        computed = hit.num_tokens + num_tokens
+        new = kv.allocate(request.view, self._num_slots(computed), computed, hit)
+        return None if new is None else kv.block_ids(request.view)
+
+    def _admit(
+        self,
+        request: Request,
+        hit: PrefixHit,
+        need: Need,
+        num_tokens: int,
+        debt: int,
+        table: list[int],
+    ) -> None:
+        state = self._state
+        state.room.remove(request)
+        request.status = RequestStatus.RUNNING
+        request.waiting_reason = ""
+        request.num_computed_tokens = hit.num_tokens
+        if request.num_cached_tokens is None:
+            request.num_cached_tokens = hit.num_tokens
+            request.scheduled_time = state.now
+        state.start_running(request)
+        state.draft.grant(request, num_tokens, debt)
+        state.draft.admit(request, table)
+        if request.account is not None:
+            request.account.cached_tokens += hit.num_tokens
+            request.account.holds(len(table))
+        state.announcer.tell("on_admit", request.view, hit.num_tokens, need.num_step_blocks)
+
+    def _stop_at(self, request: Request, reason: str) -> None:
+        request.waiting_reason = reason
+        self._state.draft.stopped_by = (request.request_id, reason)

@@ -1,0 +1,1 @@
+"""Step controls. None ships yet: a step is capped by its token budget alone."""

@@ -1,0 +1,64 @@
+"""Bound what may wait."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attrs import field, frozen, validators
+
+from batchwright.protocols import Gate
+from batchwright.verdicts import ADMIT, Reject, Verdict
+
+if TYPE_CHECKING:
+    from batchwright.request_view import RequestView
+
+__all__ = ["QueueLimit"]
+
+_at_least_one = validators.optional(validators.ge(1))
+
+
+@frozen
+class Options:
+    """Options of the queue limit."""
+
+    requests: int | None = field(
+        default=None,
+        validator=_at_least_one,
+        metadata={"help": "Most waiting requests; unset: no bound.", "unit": "requests"},
+    )
+    prompt_tokens: int | None = field(
+        default=None,
+        validator=_at_least_one,
+        metadata={
+            "help": "Most prompt tokens of requests that have not run; unset: no bound.",
+            "unit": "tokens",
+        },
+    )
+
+
+class QueueLimit(Gate):
+    """Refuses a request that would make the queue too long, when it arrives.
+
+    Parked requests count, preempted ones count as requests but not by their tokens. A
+    prompt larger than ``prompt_tokens`` is let in while nothing else waits, since it
+    could otherwise never be served.
+    """
+
+    name = "queue-limit"
+    Options = Options
+
+    def submit(self, request: RequestView) -> Verdict:
+        view, options = self.ctx.view, self.options
+        if options.requests is not None and view.num_waiting >= options.requests:
+            return Reject(f"{view.num_waiting} requests wait already (requests)")
+        waiting = view.num_prompt_tokens_waiting
+        if (
+            options.prompt_tokens is not None
+            and waiting
+            and waiting + request.num_prompt_tokens > options.prompt_tokens
+        ):
+            return Reject(
+                f"{waiting} prompt tokens wait already and it brings "
+                f"{request.num_prompt_tokens} (prompt_tokens = {options.prompt_tokens})"
+            )
+        return ADMIT

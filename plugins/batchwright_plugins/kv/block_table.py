@@ -1,0 +1,72 @@
+"""One request's blocks and the hash chain over its tokens."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from batchwright.protocols import Hasher
+    from batchwright.request_view import RequestView
+
+__all__ = ["BlockTable"]
+
+
+class BlockTable:
+    """The blocks that a request holds, in the order of its positions.
+
+    Attributes:
+        block_ids: The table.
+        num_published: Leading blocks of it that the prefix index knows.
+        hit_length: Blocks that were cached when a policy last asked.
+    """
+
+    __slots__ = ("_block_size", "_digest", "_hashes", "_seed", "block_ids", "hit_length", "num_published")
+
+    def __init__(self, hasher: Hasher, block_size: int) -> None:
+        self.block_ids: list[int] = []
+        self.num_published = 0
+        self.hit_length = 0
+        self._digest = hasher.digest
+        self._block_size = block_size
+        self._hashes: list[bytes] = []
+        self._seed = bytes(hasher.digest_size)
+
+    def hashes(self, request: RequestView, num_blocks: int) -> list[bytes]:
+        """The chain over the first full blocks: computed once, kept from then on.
+
+        hash(i) = H(hash(i - 1), tokens of block i, extra keys of block i), which is
+        how vLLM's automatic prefix caching identifies a block.
+
+        Returns:
+            At least ``num_blocks`` digests; the list grows, do not change it.
+        """
+        chain = self._hashes
+        known = len(chain)
+        if known < num_blocks:
+            size = self._block_size
+            data = request.token_bytes(known * size, num_blocks * size)
+            plain = not (request.cache_salt or request.adapter or request.cache_keys)
+            digest, width = self._digest, 4 * size
+            parent = chain[-1] if chain else self._seed
+            for offset in range(0, len(data), width):
+                content = parent + data[offset : offset + width]
+                if not plain:
+                    content += self._extra_keys(request, known + offset // width)
+                parent = digest(content)
+                chain.append(parent)
+        return chain
+
+    def _extra_keys(self, request: RequestView, index: int) -> bytes:
+        """What a block's content depends on beside its tokens.
+
+        Salt and adapter stand in the first block only: the chain carries them on.
+        """
+        parts = []
+        if index == 0:
+            parts += [(request.cache_salt or "").encode(), (request.adapter or "").encode()]
+        start, stop = index * self._block_size, (index + 1) * self._block_size
+        for key in request.cache_keys:
+            if key.start < stop and start < key.stop:
+                parts += [struct.pack("<q", key.start - start), key.identity]
+        return b"".join(struct.pack("<I", len(part)) + part for part in parts)

@@ -1,0 +1,209 @@
+"""The paged KV manager: fixed-size blocks, shared by prefix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from batchwright.exceptions import ConfigError
+from batchwright.protocols import Eviction, KVManager, PrefixHit
+from batchwright.protocols.kv import NO_HIT
+from batchwright_plugins.kv.block_table import BlockTable
+from batchwright_plugins.kv.prefix_index import PrefixIndex
+
+if TYPE_CHECKING:
+    from batchwright.context import Context
+    from batchwright.request_view import RequestView
+
+__all__ = ["PagedKV"]
+
+MIN_DIGEST_SIZE = 16
+
+
+class PagedKV(KVManager):
+    """Blocks of ``block_size`` tokens, reference-counted, found by their prefix.
+
+    A full block is identified by the hash chain over all tokens up to its end and by
+    what else its content depends on (cache salt, adapter, images). It is published
+    when the step that fills it is planned, so that a request later in the same step
+    can share it. A block that nobody uses is free and still findable, until it is
+    taken for something else.
+
+    Block 0 is reserved: padded block tables point to it. Ends return a request's last
+    blocks first; blocks without a hash go to the front of the free queue, hashed ones
+    to its back. All of this is vLLM V1's discipline, block id for block id.
+    """
+
+    name = "paged"
+
+    def __init__(self, options: Any, ctx: Context) -> None:
+        super().__init__(options, ctx)
+        limits = ctx.limits
+        self._block_size = limits.block_size
+        self._num_blocks = limits.num_blocks
+        self._caches = limits.enable_prefix_caching
+        self._hasher = ctx.parts["hasher"]
+        self._free: Eviction = ctx.parts["eviction"]
+        if self._hasher.digest_size < MIN_DIGEST_SIZE:
+            raise ConfigError(
+                f"{self._hasher.ctx.label} has digests of {self._hasher.digest_size} bytes; "
+                f"at least {MIN_DIGEST_SIZE} are needed, since equal hashes mean equal KV",
+                path="kv.hasher",
+            )
+        self._references = [0] * self._num_blocks
+        self._index = PrefixIndex(self._num_blocks)
+        self._holders: dict[str, BlockTable] = {}
+        self._free.add_empty(range(1, self._num_blocks))
+
+    @property
+    def num_usable_blocks(self) -> int:
+        return self._num_blocks - 1
+
+    @property
+    def num_free_blocks(self) -> int:
+        return len(self._free)
+
+    def lookup(self, request: RequestView) -> PrefixHit:
+        if not self._caches:
+            return NO_HIT
+        # The last token is computed in any case: its logits are needed.
+        most = (request.num_tokens - 1) // self._block_size
+        found = self._index.find(self._table(request).hashes(request, most), most)
+        if not found:
+            return NO_HIT
+        references = self._references
+        idle = sum(1 for block_id in found if not references[block_id])
+        return PrefixHit(len(found) * self._block_size, tuple(found), idle)
+
+    def hit_length(self, request: RequestView) -> int:
+        if not self._caches:
+            return 0
+        most = (request.num_tokens - 1) // self._block_size
+        table = self._table(request)
+        hashes = table.hashes(request, most)
+        # Chains are evicted from their end: where the hit ended is where to look.
+        length = min(table.hit_length, most)
+        while length and hashes[length - 1] not in self._index:
+            length -= 1
+        while length < most and hashes[length] in self._index:
+            length += 1
+        table.hit_length = length
+        return length * self._block_size
+
+    def num_needed(
+        self, request: RequestView, num_tokens: int, hit: PrefixHit = NO_HIT
+    ) -> int:
+        held = len(self._table(request).block_ids) + len(hit.block_ids)
+        return max(0, -(-num_tokens // self._block_size) - held) + hit.num_idle_blocks
+
+    def allocate(
+        self,
+        request: RequestView,
+        num_tokens: int,
+        num_final_tokens: int,
+        hit: PrefixHit = NO_HIT,
+    ) -> list[int] | None:
+        table = self._table(request)
+        held = len(table.block_ids) + len(hit.block_ids)
+        num_new = -(-num_tokens // self._block_size) - held
+        if max(0, num_new) + hit.num_idle_blocks > len(self._free):
+            return None
+        if hit.block_ids:
+            self._adopt(table, hit.block_ids)
+        new = [self._take() for _ in range(num_new)]
+        if new:
+            table.block_ids += new
+        if table.block_ids:
+            self._holders[request.request_id] = table
+        if self._caches:
+            self._publish(request, table, num_final_tokens // self._block_size)
+        return new
+
+    def block_ids(self, request: RequestView) -> list[int]:
+        return self._table(request).block_ids.copy()
+
+    def detach(self, request: RequestView) -> list[int]:
+        table = self._table(request)
+        block_ids, table.block_ids = table.block_ids, []
+        table.num_published = 0
+        self._holders.pop(request.request_id, None)
+        return block_ids
+
+    def release(self, block_ids: Sequence[int]) -> None:
+        empty, cached = [], []
+        for block_id in reversed(block_ids):
+            self._references[block_id] -= 1
+            if not self._references[block_id]:
+                (cached if self._index.holds(block_id) else empty).append(block_id)
+        self._free.add_empty(empty)
+        self._free.add_cached(cached)
+
+    def unpublish(self, request: RequestView, num_tokens: int) -> None:
+        table = self._table(request)
+        keep = num_tokens // self._block_size
+        for block_id in table.block_ids[keep : table.num_published]:
+            self._index.remove(block_id)
+        table.num_published = min(table.num_published, keep)
+
+    def reset_prefix_cache(self) -> bool:
+        if len(self._free) != self.num_usable_blocks:
+            return False
+        self._index.clear()
+        return True
+
+    def audit(self, tables: dict[str, list[int]]) -> Iterator[str]:
+        counted = [0] * self._num_blocks
+        held = {name: table.block_ids for name, table in self._holders.items()}
+        for name, block_ids in (*held.items(), *tables.items()):
+            for block_id in block_ids:
+                counted[block_id] += 1
+            if len(set(block_ids)) != len(block_ids):
+                yield f"the table of {name!r} holds a block twice: {block_ids}"
+        free = list(self._free)
+        if len(set(free)) != len(free):
+            yield "the free queue holds a block twice"
+        if len(free) != len(self._free):
+            yield f"the free queue counts {len(self._free)} blocks and holds {len(free)}"
+        yield from self._audit_references(counted, set(free))
+        yield from self._index.audit()
+
+    def _audit_references(self, counted: list[int], free: set[int]) -> Iterator[str]:
+        for block_id in range(1, self._num_blocks):
+            references = self._references[block_id]
+            if references != counted[block_id]:
+                yield (
+                    f"block {block_id} has {references} references, "
+                    f"{counted[block_id]} tables hold it"
+                )
+            if (block_id in free) is not (references == 0):
+                where = "in" if block_id in free else "not in"
+                yield f"block {block_id} with {references} references is {where} the free queue"
+
+    def _table(self, request: RequestView) -> BlockTable:
+        table: BlockTable | None = request.state[self.ctx.slot]
+        if table is None:
+            table = BlockTable(self._hasher, self._block_size)
+            request.state[self.ctx.slot] = table
+        return table
+
+    def _adopt(self, table: BlockTable, block_ids: Sequence[int]) -> None:
+        for block_id in block_ids:
+            if not self._references[block_id]:
+                self._free.remove(block_id)
+            self._references[block_id] += 1
+        table.block_ids += block_ids
+        table.num_published = len(table.block_ids)
+
+    def _take(self) -> int:
+        block_id = self._free.take()
+        self._index.remove(block_id)
+        self._references[block_id] = 1
+        return block_id
+
+    def _publish(self, request: RequestView, table: BlockTable, num_full: int) -> None:
+        if num_full <= table.num_published:
+            return
+        hashes = table.hashes(request, num_full)
+        for index in range(table.num_published, num_full):
+            self._index.add(hashes[index], table.block_ids[index])
+        table.num_published = num_full

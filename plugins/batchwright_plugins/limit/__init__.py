@@ -1,0 +1,10 @@
+"""Limits on one request's grant."""
+
+from batchwright.hookspecs import hookimpl
+from batchwright.protocols import Limit
+from batchwright_plugins.limit.long_prefill import LongPrefill
+
+
+@hookimpl
+def batchwright_register_limit() -> list[type[Limit]]:
+    return [LongPrefill]

@@ -1,0 +1,68 @@
+"""Keep one long prompt from taking the whole step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attrs import field, frozen, validators
+
+from batchwright.exceptions import ConfigError
+from batchwright.protocols import Limit
+
+if TYPE_CHECKING:
+    from batchwright.request_view import RequestView
+    from batchwright.step_view import StepView
+
+__all__ = ["LongPrefill"]
+
+
+@frozen
+class Options:
+    """Options of the long-prefill limit."""
+
+    threshold: int = field(
+        default=512,
+        validator=validators.ge(1),
+        metadata={"help": "Most tokens of one request in a step.", "unit": "tokens"},
+    )
+    adaptive: bool = field(
+        default=False,
+        metadata={
+            "help": "Never cut below the step's budget divided by the number of requests.",
+            "unit": "",
+        },
+    )
+
+
+class LongPrefill(Limit):
+    """Grants a long prompt at most ``threshold`` tokens a step.
+
+    It is ignored while there is a single request in the system, which then would wait
+    for nobody (running, waiting and parked ones count). The adaptive variant raises
+    the threshold to ``max_num_batched_tokens // requests``, so that no budget is left
+    over for want of takers. vLLM's ``long_prefill_token_threshold``.
+    """
+
+    name = "long-prefill"
+    Options = Options
+
+    def setup(self) -> None:
+        longest = self.ctx.limits.max_model_len
+        if self.options.threshold > longest:
+            raise ConfigError(
+                f"threshold = {self.options.threshold} exceeds max_model_len = {longest}, "
+                "so that it would never cut anything",
+                path=f"{self.ctx.path}.threshold",
+            )
+
+    def grant(self, request: RequestView, num_tokens: int, view: StepView) -> int:
+        threshold = self.options.threshold
+        if num_tokens <= threshold:
+            return num_tokens
+        num_requests = view.num_running + view.num_waiting
+        if num_requests <= 1:
+            return num_tokens
+        if self.options.adaptive:
+            share = self.ctx.limits.max_num_batched_tokens // num_requests
+            threshold = max(threshold, share)
+        return min(num_tokens, threshold)
