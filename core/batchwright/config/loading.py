@@ -1,0 +1,95 @@
+"""Reads a TOML file, with overrides from the command line."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from batchwright.config.config import LIST_KINDS, Config
+from batchwright.exceptions import ConfigError
+
+__all__ = ["apply_override", "load_config"]
+
+_STEP = re.compile(r"([A-Za-z0-9_-]+)|\[(\d+)\]")
+_PATH = re.compile(r"[A-Za-z0-9_-]+(?:\[\d+\]|\.[A-Za-z0-9_-]+)*")
+
+
+def load_config(path: Path | str | None, overrides: Sequence[str] = ()) -> Config:
+    """Read a configuration.
+
+    Args:
+        path: The TOML file; None for the defaults alone.
+        overrides: ``key.path=value`` each, applied in order; see ``apply_override``.
+
+    Raises:
+        ConfigError: The file cannot be read, or something in it or in an override is
+            wrong; names all that is wrong.
+    """
+    table = {} if path is None else _read(Path(path))
+    for override in overrides:
+        apply_override(table, override)
+    source = " ".join([str(path or ""), *(f"-o {override}" for override in overrides)])
+    base_path = Path() if path is None else Path(path).parent
+    return Config.from_dict(table, base_path=base_path, source=source.strip())
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", source=str(path)) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"is not valid TOML: {error}", source=str(path)) from error
+
+
+def apply_override(table: dict[str, Any], override: str) -> None:
+    """Set one value of a table.
+
+    Args:
+        table: What the TOML file holds; changed in place.
+        override: ``key.path=value``, e.g. ``scheduler.policy=fair`` or
+            ``gate[0].fraction=0.1``. The value is TOML; what is not is a string. The
+            index after the last one of a list appends.
+
+    Raises:
+        ConfigError: It has another form, or leads through something that is no table.
+    """
+    key, sign, text = override.partition("=")
+    key, source = key.strip(), f"-o {override}"
+    if not sign or not _PATH.fullmatch(key):
+        raise ConfigError("expected key.path=value, or list[0].key=value", source=source)
+    steps: list[str | int] = [name or int(index) for name, index in _STEP.findall(key)]
+    if steps[0] in LIST_KINDS and steps[0] not in table:
+        table[steps[0]] = [{"use": use.name} for use in Config().listed(steps[0])]
+    holder: Any = table
+    for step, following in zip(steps, [*steps[1:], None], strict=True):
+        if isinstance(step, int) is not isinstance(holder, list):
+            expected = "a list" if isinstance(step, int) else "a table"
+            raise ConfigError(
+                f"{step!r} is asked of {holder!r}, which is not {expected}",
+                path=key,
+                source=source,
+            )
+        if isinstance(step, int) and step > len(holder):
+            raise ConfigError(
+                f"the list has {len(holder)} entries", path=key, source=source
+            )
+        if isinstance(step, int) and step == len(holder):
+            holder.append({})
+        if following is None:
+            holder[step] = _value(text.strip())
+        elif isinstance(step, str):
+            holder = holder.setdefault(step, [] if isinstance(following, int) else {})
+        else:
+            holder = holder[step]
+
+
+def _value(text: str) -> Any:
+    try:
+        parsed = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        return text
+    return parsed["value"] if len(parsed) == 1 else text
