@@ -12,7 +12,6 @@ plugin offers. It is never called during a step. A plugin implements those it ne
         return [ShortestPrompt]
 """
 
-# ruff: noqa: D401 (the first line says what the hook is for)
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -22,6 +22,8 @@ class RequestView:
 
     __slots__ = ("_request",)
 
+    _request: Request
+
     def __init__(self, request: Request) -> None:
         object.__setattr__(self, "_request", request)
 

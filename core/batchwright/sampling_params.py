@@ -34,7 +34,8 @@ class SamplingParams:
         temperature: 0 is greedy; otherwise logits are divided by it.
         top_p: Keep the smallest set of tokens whose probability reaches this, (0, 1].
         top_k: Keep the k likeliest tokens; 0 keeps all.
-        min_p: Keep tokens of at least this share of the likeliest one's probability, [0, 1].
+        min_p: Keep tokens of at least this share of the likeliest one's probability,
+            [0, 1].
         seed: Makes sampling repeatable whatever else is in the batch; None draws one.
         stop: Strings that end the output; they are not part of it.
         stop_token_ids: Tokens that end the output; they are part of it.

@@ -32,7 +32,7 @@ class GroupedQueue(WaitingQueue):
         self,
         group_of: Callable[[RequestView], Hashable],
         group_key: Callable[[Any], Any],
-        member_key: Callable[[RequestView], Any] = lambda request: 0,
+        member_key: Callable[[RequestView], Any] = lambda _: 0,
     ) -> None:
         super().__init__()
         self._group_of = group_of

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from batchwright.queues.base import SortKey, Ticket
+    from batchwright.queues.base import SortKey
     from batchwright.request_view import RequestView
 
 __all__ = ["PlaceHeap"]

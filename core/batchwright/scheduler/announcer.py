@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from batchwright.exceptions import PluginError
+from batchwright.exceptions import InvariantError, PluginError
 from batchwright.protocols import Component, Observer
 from batchwright.protocols.component import overrides
 
@@ -44,11 +44,12 @@ class Announcer:
 
         Raises:
             PluginError: A component that is no observer failed too often in a row.
+            InvariantError: An observer that checks found a bug.
         """
         for component, method in tuple(self._subscribers[event]):
             try:
                 method(*arguments)
-            except PluginError:
+            except (InvariantError, PluginError):
                 raise
             except Exception as error:
                 self._failed(component, event, error)

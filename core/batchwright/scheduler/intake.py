@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from batchwright.exceptions import RequestRefusedError
-from batchwright.protocols import Gate
+from batchwright.protocols import Component
 from batchwright.protocols.component import overrides
 from batchwright.scheduler.faults import RequestFault
 from batchwright.verdicts import Admit, Park, Reject
@@ -65,9 +65,9 @@ class Intake:
             )
         if not state.fits_pool(num_tokens):
             return (
-                f"its prompt of {num_tokens} tokens needs {state.num_blocks_for(num_tokens)} "
-                f"KV blocks and the pool has {state.kv.num_usable_blocks} usable ones "
-                "(kv.num_blocks, kv.memory)"
+                f"its prompt of {num_tokens} tokens needs "
+                f"{state.num_blocks_for(num_tokens)} KV blocks and the pool has "
+                f"{state.kv.num_usable_blocks} usable ones (kv.num_blocks, kv.memory)"
             )
         for resource in state.components.resources:
             if overrides(resource, "never"):
@@ -114,15 +114,14 @@ class Intake:
             raise RequestRefusedError(request.request_id, why)
         return None
 
-    def _ask(self, component: Gate | object, method: str, request: Request) -> object:
+    def _ask(self, component: Component, method: str, request: Request) -> Any:
         try:
             return getattr(component, method)(request.view)
         except Exception as error:
             request.state.clear()
-            label = component.ctx.label  # type: ignore[attr-defined]
             raise RequestRefusedError(
                 request.request_id,
-                f"{label}: {method}() raised {type(error).__name__}: {error}",
+                f"{component.ctx.label}: {method}() raised {type(error).__name__}: {error}",
             ) from error
 
     def _queue(self, request: Request, park: Park | None) -> None:

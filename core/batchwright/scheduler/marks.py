@@ -24,7 +24,11 @@ class Marks:
         self._reached: dict[str, Request] = {}
 
     def set(
-        self, view: RequestView, num_computed_tokens: int, component: Component, payload: Any
+        self,
+        view: RequestView,
+        num_computed_tokens: int,
+        component: Component,
+        payload: Any,
     ) -> None:
         """Set a mark; it lapses if the request has ended."""
         request = self._requests.get(view.request_id)

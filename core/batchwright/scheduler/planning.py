@@ -38,9 +38,7 @@ def commit_plan(state: State) -> SchedulerOutput:
     return plan
 
 
-def _sort_out(
-    state: State, requests: list[Request]
-) -> tuple[list[Request], list[Request]]:
+def _sort_out(state: State, requests: list[Request]) -> tuple[list[Request], list[Request]]:
     """Split into those that the executor does not know, and those that it does."""
     if not state.draft.admitted:
         return [], requests

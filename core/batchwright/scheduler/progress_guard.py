@@ -58,7 +58,9 @@ class ProgressGuard:
         state = self._state
         request_id, reason = state.draft.stopped_by
         if request_id is None:
-            first = next(state.room.in_order(), None) or next(iter(state.view.running), None)
+            first = next(state.room.in_order(), None) or next(
+                iter(state.view.running), None
+            )
             request_id = first.request_id if first is not None else "?"
             reason = reason or (first.waiting_reason if first is not None else "")
         return (

@@ -52,7 +52,11 @@ class Results:
     def _take_off(self, plan: SchedulerOutput) -> Flight:
         flights = self._state.fence.flights
         if not flights or flights[0].plan is not plan:
-            turn = f"step {flights[0].plan.step_id} is next" if flights else "none is in flight"
+            turn = (
+                f"step {flights[0].plan.step_id} is next"
+                if flights
+                else "none is in flight"
+            )
             raise StepError(
                 f"update_from_output() got the plan of step {plan.step_id}, but {turn}; "
                 "every plan is updated once, in the order in which it was made"
@@ -69,9 +73,7 @@ class Results:
         by_id = dict(zip(output.req_ids, sampled, strict=False))
         return ((r, by_id.get(r.request_id, [])) for r in flight.requests)
 
-    def _deliver(
-        self, flight: Flight, request: Request, tokens: list[int]
-    ) -> list[int]:
+    def _deliver(self, flight: Flight, request: Request, tokens: list[int]) -> list[int]:
         """Append one request's new tokens, up to its end.
 
         Returns:
@@ -82,7 +84,9 @@ class Results:
         if request in self._state.steady and len(tokens) == 1:
             return self._deliver_steady(request, tokens)
         drafts = flight.plan.scheduled_draft_token_ids.get(request.request_id, ())
-        if bool(tokens) is not self._samples(flight, request) or len(tokens) > 1 + len(drafts):
+        if bool(tokens) is not self._samples(flight, request) or len(tokens) > 1 + len(
+            drafts
+        ):
             self._refuse(request, f"{len(tokens)} tokens where {_expected(drafts)}")
             return []
         if request.status is RequestStatus.RUNNING and drafts:
@@ -185,8 +189,10 @@ class Results:
 
 
 def _expected(drafts: Sequence[int]) -> str:
-    return f"1 to {1 + len(drafts)} were to be sampled" if drafts else (
-        "one is sampled if, and only if, the grant reaches the last known token"
+    return (
+        f"1 to {1 + len(drafts)} were to be sampled"
+        if drafts
+        else ("one is sampled if, and only if, the grant reaches the last known token")
     )
 
 

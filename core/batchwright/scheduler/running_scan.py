@@ -123,7 +123,9 @@ class RunningScan:
         lookahead = state.limits.num_lookahead_tokens
         block_ids = state.kv.allocate(
             request.view,
-            min(computed + lookahead, state.limits.max_model_len) if lookahead else computed,
+            min(computed + lookahead, state.limits.max_model_len)
+            if lookahead
+            else computed,
             min(computed, request.num_tokens),
         )
         if block_ids is None and lookahead and not state.fits_pool(computed + lookahead):

@@ -260,6 +260,11 @@ class Scheduler:
         return self._state.clock
 
     @property
+    def pipeline_depth(self) -> int:
+        """Plans that may be in flight at once."""
+        return self._state.settings.pipeline_depth
+
+    @property
     def view(self) -> StepView:
         """Counts, live; what components see."""
         return self._state.view

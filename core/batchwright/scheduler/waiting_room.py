@@ -137,7 +137,9 @@ class WaitingRoom:
             request = self._arrivals[view.request_id]  # type: ignore[union-attr]
         except Exception as error:
             self._faults.strike(
-                self._policy, "peek", f"gave no queued request: {type(error).__name__}: {error}"
+                self._policy,
+                "peek",
+                f"gave no queued request: {type(error).__name__}: {error}",
             )
             return self._earliest()
         self._faults.clear(self._policy, "peek")
@@ -162,8 +164,7 @@ class WaitingRoom:
 
     def in_order(self) -> Iterator[RequestView]:
         """All waiting requests: the queue in serving order, then the others."""
-        for view in self._queue:
-            yield view
+        yield from self._queue
         for request_id in (*self._aside, *self._landing):
             yield self._arrivals[request_id].view
 
@@ -212,9 +213,7 @@ class WaitingRoom:
         if request.view in self._queue:
             self._queue.remove(request.view)
             return
-        self._passed_over = [
-            pair for pair in self._passed_over if pair[0] is not request
-        ]
+        self._passed_over = [pair for pair in self._passed_over if pair[0] is not request]
 
     def _earliest(self) -> Request | None:
         """The queued request that came first: what a failing policy falls back to."""

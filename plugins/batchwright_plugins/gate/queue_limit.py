@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attrs import field, frozen, validators
+from attrs import frozen
 
+from batchwright.option import option
 from batchwright.protocols import Gate
 from batchwright.verdicts import ADMIT, Reject, Verdict
 
@@ -14,25 +15,20 @@ if TYPE_CHECKING:
 
 __all__ = ["QueueLimit"]
 
-_at_least_one = validators.optional(validators.ge(1))
-
 
 @frozen
 class Options:
     """Options of the queue limit."""
 
-    requests: int | None = field(
-        default=None,
-        validator=_at_least_one,
-        metadata={"help": "Most waiting requests; unset: no bound.", "unit": "requests"},
+    requests: int | None = option(
+        None, "Most waiting requests.", unit="requests", default_text="no bound", ge=1
     )
-    prompt_tokens: int | None = field(
-        default=None,
-        validator=_at_least_one,
-        metadata={
-            "help": "Most prompt tokens of requests that have not run; unset: no bound.",
-            "unit": "tokens",
-        },
+    prompt_tokens: int | None = option(
+        None,
+        "Most prompt tokens of requests that have not run.",
+        unit="tokens",
+        default_text="no bound",
+        ge=1,
     )
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from attrs import field, frozen, validators
+from attrs import frozen
 
+from batchwright.option import option
 from batchwright.protocols import Gate
 from batchwright.verdicts import ADMIT, Stop, Verdict
 
@@ -21,18 +22,11 @@ __all__ = ["Watermark"]
 class Options:
     """Options of the watermark gate."""
 
-    fraction: float = field(
-        default=0.01,
-        validator=[validators.ge(0), validators.lt(1)],
-        metadata={"help": "Share of all blocks that an admission leaves free.", "unit": "0..1"},
+    fraction: float = option(
+        0.01, "Share of all blocks that an admission leaves free.", ge=0, lt=1
     )
-    need: str = field(
-        default="full",
-        validator=validators.in_(["full", "step"]),
-        metadata={
-            "help": "What must fit beside it: all known tokens, or this step's grant.",
-            "unit": "full | step",
-        },
+    need: Literal["full", "step"] = option(
+        "full", "What must fit beside it: all known tokens, or this step's grant."
     )
 
 

@@ -21,7 +21,15 @@ class BlockTable:
         hit_length: Blocks that were cached when a policy last asked.
     """
 
-    __slots__ = ("_block_size", "_digest", "_hashes", "_seed", "block_ids", "hit_length", "num_published")
+    __slots__ = (
+        "_block_size",
+        "_digest",
+        "_hashes",
+        "_seed",
+        "block_ids",
+        "hit_length",
+        "num_published",
+    )
 
     def __init__(self, hasher: Hasher, block_size: int) -> None:
         self.block_ids: list[int] = []

@@ -46,8 +46,8 @@ class PagedKV(KVManager):
         self._free: Eviction = ctx.parts["eviction"]
         if self._hasher.digest_size < MIN_DIGEST_SIZE:
             raise ConfigError(
-                f"{self._hasher.ctx.label} has digests of {self._hasher.digest_size} bytes; "
-                f"at least {MIN_DIGEST_SIZE} are needed, since equal hashes mean equal KV",
+                f"{self._hasher.ctx.label} has digests of {self._hasher.digest_size} "
+                f"bytes; at least {MIN_DIGEST_SIZE} are needed, since equal hashes mean equal KV",
                 path="kv.hasher",
             )
         self._references = [0] * self._num_blocks
@@ -130,7 +130,8 @@ class PagedKV(KVManager):
         return block_ids
 
     def release(self, block_ids: Sequence[int]) -> None:
-        empty, cached = [], []
+        empty: list[int] = []
+        cached: list[int] = []
         for block_id in reversed(block_ids):
             self._references[block_id] -= 1
             if not self._references[block_id]:
@@ -177,7 +178,10 @@ class PagedKV(KVManager):
                 )
             if (block_id in free) is not (references == 0):
                 where = "in" if block_id in free else "not in"
-                yield f"block {block_id} with {references} references is {where} the free queue"
+                yield (
+                    f"block {block_id} with {references} references is {where} "
+                    "the free queue"
+                )
 
     def _table(self, request: RequestView) -> BlockTable:
         table: BlockTable | None = request.state[self.ctx.slot]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attrs import field, frozen, validators
+from attrs import frozen
 
 from batchwright.exceptions import ConfigError
+from batchwright.option import option
 from batchwright.protocols import Limit
 
 if TYPE_CHECKING:
@@ -20,17 +21,11 @@ __all__ = ["LongPrefill"]
 class Options:
     """Options of the long-prefill limit."""
 
-    threshold: int = field(
-        default=512,
-        validator=validators.ge(1),
-        metadata={"help": "Most tokens of one request in a step.", "unit": "tokens"},
+    threshold: int = option(
+        512, "Most tokens of one request in a step.", unit="tokens", ge=1
     )
-    adaptive: bool = field(
-        default=False,
-        metadata={
-            "help": "Never cut below the step's budget divided by the number of requests.",
-            "unit": "",
-        },
+    adaptive: bool = option(
+        False, "Never cut below the step's budget divided by the number of requests."
     )
 
 
@@ -56,7 +51,7 @@ class LongPrefill(Limit):
             )
 
     def grant(self, request: RequestView, num_tokens: int, view: StepView) -> int:
-        threshold = self.options.threshold
+        threshold: int = self.options.threshold
         if num_tokens <= threshold:
             return num_tokens
         num_requests = view.num_running + view.num_waiting

@@ -1,0 +1,271 @@
+"""Builds a scheduler, or an engine, from a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from batchwright.clock import Clock, MonotonicClock
+from batchwright.config import (
+    DEFAULT_MAX_MODEL_LEN,
+    DEFAULT_NUM_BLOCKS,
+    Config,
+    Use,
+    check_combinations,
+    check_components,
+    load_config,
+    structure_options,
+)
+from batchwright.context import Context, EngineLimits
+from batchwright.default_plugins import AUTO, DEFAULT_VICTIM
+from batchwright.exceptions import BatchwrightError, ConfigError, PluginError
+from batchwright.plugin_manager import PluginManager
+from batchwright.protocols import ModelSettings
+from batchwright.scheduler import Components, Scheduler, SchedulerSettings
+
+if TYPE_CHECKING:
+    from batchwright.engine import Engine
+    from batchwright.protocols import AttentionBackend, Component, ModelInfo
+
+__all__ = ["Assembly", "engine_from_config", "scheduler_from_config"]
+
+
+class Assembly:
+    """Makes the components that a configuration names, once each, at start.
+
+    Args:
+        config: The configuration.
+        plugins: What is offered; None discovers it.
+        clock: The clock that all of them share.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        plugins: PluginManager | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.config = config
+        self.plugins = plugins or PluginManager.discover(
+            config.plugin_paths, config.plugins.disable
+        )
+        check_components(config, self.plugins)
+        self.clock = clock or MonotonicClock()
+        self._num_made = 0
+
+    def scheduler(self, model: ModelInfo | None = None) -> Scheduler:
+        """Build the scheduler.
+
+        Args:
+            model: What the executor found out about its model; None without one.
+
+        Raises:
+            ConfigError: Options exclude each other, or do not suit the model.
+            PluginError: A component cannot be built.
+        """
+        config = self.config
+        limits = self._limits(model)
+        check_combinations(config, limits.max_model_len)
+        components = self._components(limits)
+        settings = SchedulerSettings(
+            max_num_scheduled_tokens=config.scheduler.max_num_scheduled_tokens,
+            pipeline_depth=config.scheduler.pipeline_depth,
+            scan_window=config.scheduler.scan_window,
+            backfill=config.scheduler.backfill,
+            stall_steps=config.scheduler.stall_steps,
+            max_component_faults=config.scheduler.max_component_faults,
+        )
+        return Scheduler(components, settings, limits, self.clock)
+
+    def engine(self) -> Engine:
+        """Load the model and build the scheduler for it.
+
+        Raises:
+            ConfigError: No model is named, or the options do not suit it.
+            ModelError: The model cannot be loaded or served.
+            PluginError: A component cannot be built.
+        """
+        from batchwright.engine import Engine
+
+        config = self.config
+        if config.model.path is None:
+            raise ConfigError(
+                "a run needs a model", path="model.path", source=config.source
+            )
+        unknown = self._unsized_limits()
+        executor = self.make(config.once("executor"), unknown)
+        model = executor.load(
+            ModelSettings(
+                path=self._model_path(config.model.path),
+                dtype=config.model.dtype,
+                max_model_len=config.model.max_model_len,
+                seed=config.scheduler.seed,
+                attention=self._attention(unknown),
+            )
+        )
+        scheduler = self.scheduler(model)
+        executor.allocate_kv(scheduler.limits.num_blocks, scheduler.limits.block_size)
+        return Engine(scheduler, executor, model, max_restarts=config.executor.max_restarts)
+
+    def make(self, use: Use, limits: EngineLimits, **parts: Component) -> Any:
+        """Build one component.
+
+        Raises:
+            PluginError: Its constructor failed.
+        """
+        found = self.plugins.find(use.kind, use.name, option=use.option or use.path)
+        options = structure_options(found.cls, use.options, use.path, self.config.source)
+        label = f"{use.kind} {use.name!r} ({found.distribution_label or found.path})"
+        ctx = Context(
+            label=label,
+            path=use.path,
+            slot=self._num_made,
+            clock=self.clock,
+            seed=f"{self.config.scheduler.seed}/{use.path}/{use.name}",
+            limits=limits,
+        )
+        ctx.parts.update(parts)
+        self._num_made += 1
+        try:
+            return found.cls(options, ctx)
+        except BatchwrightError:
+            raise
+        except Exception as error:
+            raise PluginError(
+                f"cannot be built: {type(error).__name__}: {error}",
+                plugin=found.plugin,
+                distribution=found.distribution_label,
+                where=f"{found.cls.__name__}.__init__",
+            ) from error
+
+    def _components(self, limits: EngineLimits) -> Components:
+        once = self.config.once
+        self._num_made = 0  # slots of request.state belong to the scheduler's components
+        hasher = self.make(once("hasher"), limits)
+        eviction = self.make(once("eviction"), limits)
+        policy = self.make(once("policy"), limits)
+        return Components(
+            parts=(hasher, eviction),
+            kv=self.make(once("kv"), limits, hasher=hasher, eviction=eviction),
+            policy=policy,
+            victim=self.make(self._victim(policy), limits),
+            preemption=self.make(once("preemption"), limits),
+            gates=self._listed("gate", limits),
+            controls=self._listed("control", limits),
+            limits=self._listed("limit", limits),
+            resources=self._listed("resource", limits),
+            observers=self._listed("observer", limits),
+        )
+
+    def _listed(self, kind: str, limits: EngineLimits) -> tuple[Any, ...]:
+        return tuple(self.make(use, limits) for use in self.config.listed(kind))
+
+    def _victim(self, policy: Any) -> Use:
+        chosen = self.config.once("victim")
+        if chosen.name != AUTO:
+            return chosen
+        return self.config.named("victim", policy.default_victim or DEFAULT_VICTIM)
+
+    def _attention(self, limits: EngineLimits) -> Sequence[AttentionBackend]:
+        chosen = self.config.once("attention")
+        if chosen.name != AUTO:
+            return (self.make(chosen, limits),)
+        names = [found.name for found in self.plugins.registrations("attention")]
+        return tuple(self.make(self.config.named("attention", n), limits) for n in names)
+
+    def _model_path(self, path: str) -> str:
+        folder = self.config.resolve(path)
+        return str(folder) if folder.exists() else path
+
+    def _unsized_limits(self) -> EngineLimits:
+        """Limits as far as they are known before the model is loaded."""
+        return self._sized(self.config.max_model_len or DEFAULT_MAX_MODEL_LEN, 0)
+
+    def _limits(self, model: ModelInfo | None) -> EngineLimits:
+        max_model_len = self.config.max_model_len
+        if model is not None:
+            max_model_len = min(max_model_len or model.max_model_len, model.max_model_len)
+        assert max_model_len is not None, "without a model there is a default"
+        return self._sized(max_model_len, self._num_blocks(model))
+
+    def _sized(self, max_model_len: int, num_blocks: int) -> EngineLimits:
+        scheduler, kv = self.config.scheduler, self.config.kv
+        return EngineLimits(
+            max_num_seqs=scheduler.max_num_seqs,
+            max_num_batched_tokens=scheduler.max_num_batched_tokens,
+            max_model_len=max_model_len,
+            block_size=kv.block_size,
+            num_blocks=num_blocks,
+            num_lookahead_tokens=scheduler.num_lookahead_tokens,
+            enable_chunked_prefill=scheduler.enable_chunked_prefill,
+            enable_prefix_caching=kv.enable_prefix_caching,
+        )
+
+    def _num_blocks(self, model: ModelInfo | None) -> int:
+        """Blocks of the cache: given, or as many as the memory holds."""
+        kv = self.config.kv
+        if kv.memory_bytes is None:
+            return DEFAULT_NUM_BLOCKS if kv.num_blocks is None else kv.num_blocks
+        if model is None or not model.kv_bytes_per_token:
+            raise ConfigError(
+                "an amount of memory needs a model that says how much a token takes; "
+                "give kv.num_blocks",
+                path="kv.memory",
+                source=self.config.source,
+            )
+        bytes_per_block = model.kv_bytes_per_token * kv.block_size
+        num_blocks = kv.memory_bytes // bytes_per_block
+        if num_blocks < 2:
+            raise ConfigError(
+                f"{kv.memory} holds {num_blocks} blocks of {bytes_per_block:,} bytes; "
+                "at least 2 are needed",
+                path="kv.memory",
+                source=self.config.source,
+            )
+        return num_blocks
+
+
+def scheduler_from_config(
+    config: Mapping[str, Any],
+    *,
+    clock: Clock | None = None,
+    plugins: Iterable[object] = (),
+) -> Scheduler:
+    """Build a scheduler without a model; see ``Scheduler.from_config``.
+
+    Args:
+        config: The structure of the TOML file.
+        clock: Defaults to the machine's monotonic clock.
+        plugins: Modules or objects with hooks, beside those that are installed.
+
+    Raises:
+        ConfigError: The configuration cannot be used.
+        PluginError: A component that it selects cannot be had.
+    """
+    parsed = Config.from_dict(config)
+    offered = PluginManager.discover(
+        parsed.plugin_paths, parsed.plugins.disable, extra=tuple(plugins)
+    )
+    return Assembly(parsed, plugins=offered, clock=clock).scheduler()
+
+
+def engine_from_config(
+    config: Mapping[str, Any] | str | Path,
+    *,
+    overrides: Sequence[str] = (),
+    clock: Clock | None = None,
+) -> Engine:
+    """Build an engine; see ``Engine.from_config``.
+
+    Raises:
+        ConfigError: The configuration cannot be used.
+        PluginError: A component that it selects cannot be had.
+        ModelError: The model cannot be loaded or served.
+    """
+    if isinstance(config, str | Path):
+        parsed = load_config(config, overrides)
+    else:
+        parsed = Config.from_dict(config)
+    return Assembly(parsed, clock=clock).engine()
