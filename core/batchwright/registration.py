@@ -146,11 +146,8 @@ def _problems(cls: type[Any], base: type[Any]) -> Iterator[str]:
             f"{cls.__name__}.name is {cls.name!r}; expected lower-case letters and digits, "
             "in words joined by '-'"
         )
-    if hasattr(cls, "Options") and not attrs.has(cls.Options):
-        yield (
-            f"{cls.__name__}.Options is {cls.Options!r}; expected an attrs class "
-            "(decorate it with @attrs.frozen)"
-        )
+    if hasattr(cls, "Options"):
+        yield from _options_problems(f"{cls.__name__}.Options", cls.Options)
     missing = [
         name
         for name in dir(cls)
@@ -166,6 +163,16 @@ def _problems(cls: type[Any], base: type[Any]) -> Iterator[str]:
             and defined is not declared
         ):
             yield from _signature_problems(cls, declared, defined)
+
+
+def _options_problems(where: str, options: Any) -> Iterator[str]:
+    if not attrs.has(options):
+        yield f"{where} is {options!r}; expected an attrs class (use @attrs.frozen)"
+        return
+    try:
+        attrs.resolve_types(options)
+    except NameError as error:
+        yield f"{where}: {error}; annotations need imports outside of TYPE_CHECKING"
 
 
 def _signature_problems(cls: type[Any], declared: Any, defined: Any) -> Iterator[str]:

@@ -6,11 +6,11 @@ model.
 """
 
 from batchwright.config.combinations import check_combinations
-from batchwright.config.config import LIST_KINDS, SECTIONS, SELECTORS, Config, Use
-from batchwright.config.documentation import OptionDoc, document_options
+from batchwright.config.config import Config
+from batchwright.config.converter import type_name
+from batchwright.config.kinds import LIST_KINDS, SECTIONS, SELECTORS, Use
 from batchwright.config.loading import apply_override, load_config
-from batchwright.config.reference import option_table, render_reference
-from batchwright.config.rendering import render_config, render_defaults
+from batchwright.config.rendering import render_config, render_value
 from batchwright.config.sections import (
     DEFAULT_MAX_MODEL_LEN,
     DEFAULT_NUM_BLOCKS,
@@ -23,7 +23,7 @@ from batchwright.config.sections import (
     SchedulerSection,
 )
 from batchwright.config.selection import check_components
-from batchwright.config.structure import structure_options
+from batchwright.config.structure import Problem, raise_problems, structure_options
 
 __all__ = [
     "DEFAULT_MAX_MODEL_LEN",
@@ -36,19 +36,18 @@ __all__ = [
     "ExecutorSection",
     "KVSection",
     "ModelSection",
-    "OptionDoc",
     "PluginsSection",
+    "Problem",
     "RunSection",
     "SchedulerSection",
     "Use",
     "apply_override",
     "check_combinations",
     "check_components",
-    "document_options",
     "load_config",
-    "option_table",
+    "raise_problems",
     "render_config",
-    "render_defaults",
-    "render_reference",
+    "render_value",
     "structure_options",
+    "type_name",
 ]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
 
 import attrs
 from attrs import Factory, frozen
 
+from batchwright.config.kinds import LIST_KINDS, SELECTORS, Table, Use
+from batchwright.config.reading import Reader
 from batchwright.config.sections import (
     DEFAULT_MAX_MODEL_LEN,
     AttentionSection,
@@ -19,58 +20,11 @@ from batchwright.config.sections import (
     RunSection,
     SchedulerSection,
 )
-from batchwright.config.structure import Problem, raise_problems, structure
+from batchwright.config.structure import raise_problems
 from batchwright.default_plugins import AUTO, DEFAULT_GATES
 from batchwright.sampling_params import SamplingParams
-from batchwright.suggest import did_you_mean
 
-__all__ = ["LIST_KINDS", "SECTIONS", "SELECTORS", "Config", "Use"]
-
-Table = Mapping[str, Any]
-
-SECTIONS: Final[Mapping[str, type[Any]]] = {
-    "model": ModelSection,
-    "scheduler": SchedulerSection,
-    "kv": KVSection,
-    "attention": AttentionSection,
-    "executor": ExecutorSection,
-    "sampling": SamplingParams,
-    "run": RunSection,
-    "plugins": PluginsSection,
-}
-SELECTORS: Final = {
-    "policy": "scheduler.policy",
-    "victim": "scheduler.victim",
-    "preemption": "scheduler.preemption",
-    "kv": "kv.manager",
-    "hasher": "kv.hasher",
-    "eviction": "kv.eviction",
-    "executor": "executor.use",
-    "attention": "attention.backend",
-}
-"""Kinds chosen once, and the option that chooses; options in ``[<kind>.<name>]``."""
-
-LIST_KINDS: Final = ("gate", "control", "limit", "resource", "observer")
-"""Kinds that compose, in the order of ``[[<kind>]]``."""
-
-
-@frozen
-class Use:
-    """One use of a component.
-
-    Args:
-        kind: E.g. ``gate``.
-        name: E.g. ``watermark``.
-        path: Where the TOML holds its options, e.g. ``gate[1]`` or ``policy.fair``.
-        option: The option that selects it, e.g. ``gate[1].use``; empty if none does.
-        options: Its table, not checked yet: see ``structure_options``.
-    """
-
-    kind: str
-    name: str
-    path: str
-    option: str = ""
-    options: Table = Factory(dict)
+__all__ = ["Config"]
 
 
 def _default_gates() -> tuple[Use, ...]:
@@ -126,7 +80,7 @@ class Config:
         """
         from batchwright.config.combinations import check_combinations
 
-        reader = _Reader(_given(mapping))
+        reader = Reader(mapping)
         values = reader.read()
         raise_problems(reader.problems, source)
         config = cls(**values, base_path=base_path or Path(), source=source)
@@ -182,86 +136,3 @@ class Config:
         from batchwright.config.rendering import render_config
 
         return render_config(self)
-
-
-def _given(value: Any) -> Any:
-    """Drop what is None from tables, at any depth: TOML has none, callers from code do."""
-    if isinstance(value, Mapping):
-        return {key: _given(item) for key, item in value.items() if item is not None}
-    return [_given(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-class _Reader:
-    """Takes a mapping apart into the arguments of Config, and collects problems."""
-
-    def __init__(self, mapping: Table) -> None:
-        self.mapping = mapping
-        self.problems: list[Problem] = []
-
-    def read(self) -> dict[str, Any]:
-        self._refuse_unknown()
-        options = {kind: self._options(kind) for kind in SELECTORS if kind in self.mapping}
-        values: dict[str, Any] = {"options": {k: v for k, v in options.items() if v}}
-        for section, cls in SECTIONS.items():
-            if section in self.mapping:
-                result = structure(cls, self._section(section), section)
-                if isinstance(result, list):
-                    self.problems += result
-                values[section] = result
-        for kind in LIST_KINDS:
-            if kind in self.mapping:
-                values[kind] = tuple(self._uses(kind))
-        return values
-
-    def _refuse_unknown(self) -> None:
-        known = list(dict.fromkeys([*SECTIONS, *SELECTORS, *LIST_KINDS]))
-        for key in self.mapping:
-            if key not in known:
-                hint = did_you_mean(key, known)
-                message = f"unknown section.{hint} Sections: {', '.join(known)}"
-                self.problems.append(Problem(key, message))
-
-    def _section(self, section: str) -> object:
-        """A section without the tables of options that it may hold, as [kv.NAME]."""
-        body = self.mapping[section]
-        if section not in SELECTORS or not isinstance(body, Mapping):
-            return body
-        return {key: value for key, value in body.items() if not isinstance(value, Mapping)}
-
-    def _options(self, kind: str) -> dict[str, Table]:
-        body = self.mapping[kind]
-        if kind in SECTIONS:
-            tables = body.items() if isinstance(body, Mapping) else ()
-            return {name: table for name, table in tables if isinstance(table, Mapping)}
-        if not isinstance(body, Mapping):
-            self._misplaced(kind, kind, body)
-            return {}
-        for name, table in body.items():
-            if not isinstance(table, Mapping):
-                self._misplaced(kind, f"{kind}.{name}", table)
-        return dict(body)
-
-    def _misplaced(self, kind: str, path: str, value: object) -> None:
-        message = (
-            f"expected a table of options, [{kind}.NAME], got {value!r}; "
-            f"choose the {kind} with {SELECTORS[kind]}"
-        )
-        self.problems.append(Problem(path, message))
-
-    def _uses(self, kind: str) -> Iterator[Use]:
-        entries = self.mapping[kind]
-        if not isinstance(entries, list | tuple):
-            message = f"expected an array of tables, [[{kind}]], got {entries!r}"
-            self.problems.append(Problem(kind, message))
-            return
-        for index, entry in enumerate(entries):
-            path = f"{kind}[{index}]"
-            if not isinstance(entry, Mapping):
-                self.problems.append(Problem(path, f"expected a table, got {entry!r}"))
-            elif not isinstance(entry.get("use"), str):
-                found = f", got {entry['use']!r}" if "use" in entry else "; it is required"
-                message = f"expected the name of a {kind}{found}"
-                self.problems.append(Problem(f"{path}.use", message))
-            else:
-                options = {key: value for key, value in entry.items() if key != "use"}
-                yield Use(kind, entry["use"], path, f"{path}.use", options)

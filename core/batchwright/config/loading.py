@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from batchwright.config.config import LIST_KINDS, Config
+from batchwright.config.config import Config
+from batchwright.config.kinds import LIST_KINDS
 from batchwright.exceptions import ConfigError
 
 __all__ = ["apply_override", "load_config"]

@@ -1,21 +1,19 @@
-"""Writes TOML: a configuration, or all options with their documentation."""
+"""Writes a configuration as TOML."""
 
 from __future__ import annotations
 
 import datetime as dt
 import json
 import re
-import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
 
-from batchwright.config.config import LIST_KINDS, SECTIONS, SELECTORS, Config
-from batchwright.config.documentation import OptionDoc, document_options
-from batchwright.registration import Registration
+from batchwright.config.config import Config
+from batchwright.config.kinds import LIST_KINDS, SECTIONS, SELECTORS
 
-__all__ = ["render_config", "render_defaults", "render_value"]
+__all__ = ["render_config", "render_value"]
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -64,49 +62,3 @@ def render_config(config: Config) -> str:
         for use in config.listed(kind)
     ]
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
-
-
-def render_defaults(registrations: Iterable[Registration] = ()) -> str:
-    """Write all options as commented TOML, each with what it is for and its default.
-
-    Args:
-        registrations: Components whose options follow the sections, commented out.
-    """
-    blocks = [list(_section(section, cls)) for section, cls in SECTIONS.items()]
-    for registration in registrations:
-        docs = document_options(getattr(registration.cls, "Options", None))
-        if docs:
-            blocks.append(list(_component(registration, docs)))
-    return "\n\n".join("\n".join(block) for block in blocks) + "\n"
-
-
-def _section(section: str, cls: type[Any]) -> Iterator[str]:
-    yield f"[{section}]"
-    for doc in document_options(cls):
-        yield from _comment(doc)
-        if doc.default is None:
-            yield f"# {doc.name} ="
-        else:
-            yield f"{doc.name} = {render_value(doc.default)}"
-
-
-def _component(registration: Registration, docs: list[OptionDoc]) -> Iterator[str]:
-    if registration.kind in SELECTORS:
-        yield f"# [{registration.kind}.{registration.name}]"
-    else:
-        yield f"# [[{registration.kind}]]"
-        yield f"# use = {render_value(registration.name)}"
-    for doc in docs:
-        yield from _comment(doc)
-        value = (
-            "" if doc.default in (None, attrs.NOTHING) else f" {render_value(doc.default)}"
-        )
-        yield f"# {doc.name} ={value}"
-
-
-def _comment(doc: OptionDoc) -> Iterator[str]:
-    default = f" Default: {doc.default_text}." if doc.default_text else ""
-    text = f"{doc.help} ({doc.type}){default}"
-    yield from textwrap.wrap(
-        text.strip(), 88, initial_indent="# ", subsequent_indent="#   "
-    )

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 from attrs import frozen
 
-from batchwright.config.structure import type_name
+from batchwright.config import render_value, type_name
 
 __all__ = ["OptionDoc", "document_options"]
 
@@ -21,14 +21,14 @@ class OptionDoc:
     Args:
         name: Key in its table.
         type: What values it takes, in words, its range included.
-        default: Its default; None if it has none, NOTHING if it is required.
-        default_text: The default in words, where the value does not say it.
+        default_toml: Its default as TOML; empty if it has none that TOML can say.
+        default_text: The default in words, where its value does not say it.
         help: What it decides.
     """
 
     name: str
     type: str
-    default: Any
+    default_toml: str
     default_text: str
     help: str
 
@@ -37,34 +37,38 @@ def document_options(cls: Any) -> list[OptionDoc]:
     """Document the options of a section or a component.
 
     Args:
-        cls: An attrs class. What a field's metadata does not say (see
-            ``batchwright.option``) is read from ``Args:`` in the class's docstring.
+        cls: An attrs class, or None for no options. What a field's metadata does not
+            say (see ``batchwright.option``) is read from ``Args:`` in the docstring.
     """
+    if cls is None:
+        return []
     described = _described_arguments(cls)
     return [_document(field, described) for field in attrs.fields(attrs.resolve_types(cls))]
 
 
 def _document(field: Any, described: dict[str, str]) -> OptionDoc:
     metadata = field.metadata
-    kind = type_name(field.type)
-    allowed = " ".join(filter(None, (metadata.get("range", ""), metadata.get("unit", ""))))
+    allowed = " ".join(filter(None, (metadata.get("range"), metadata.get("unit"))))
+    default = _default(field)
+    text = "required" if default is attrs.NOTHING else metadata.get("default", "")
     return OptionDoc(
         name=field.name,
-        type=f"{kind}, {allowed}" if allowed else kind,
-        default=_default(field),
-        default_text=metadata.get("default", ""),
+        type=", ".join(filter(None, (type_name(field.type), allowed))),
+        default_toml="" if default in (None, attrs.NOTHING) else render_value(default),
+        default_text=text,
         help=metadata.get("help") or described.get(field.name, ""),
     )
 
 
 def _default(field: Any) -> Any:
+    """The default if it does not depend on other options, else None."""
     if isinstance(field.default, attrs.Factory):  # type: ignore[arg-type]
         return None if field.default.takes_self else field.default.factory()
     return field.default
 
 
 def _described_arguments(cls: type[Any]) -> dict[str, str]:
-    """Parse the ``Args:`` of a docstring: one paragraph an argument, indented twice."""
+    """Parse the ``Args:`` of a docstring: one paragraph an argument, indented."""
     _, _, section = inspect.cleandoc(cls.__doc__ or "").partition("\nArgs:\n")
     entries = re.findall(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", section, re.MULTILINE)
     return {name: " ".join(text.split()) for name, text in entries}

@@ -6,11 +6,8 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
-import attrs
-
-from batchwright.config.config import LIST_KINDS, SECTIONS, SELECTORS
-from batchwright.config.documentation import OptionDoc, document_options
-from batchwright.config.rendering import render_value
+from batchwright.config import LIST_KINDS, SECTIONS, SELECTORS, Config
+from batchwright_plugins.command.option_docs import OptionDoc, document_options
 
 __all__ = ["option_table", "render_reference"]
 
@@ -66,8 +63,6 @@ def option_table(cls: Any) -> str:
 
 
 def _components() -> str:
-    from batchwright.config.config import Config
-
     defaults = ", ".join(f"`{use.name}`" for use in Config().gate)
     once: Iterator[str] = (f"- `{kind}`: `{option}`" for kind, option in SELECTORS.items())
     return _COMPONENTS.format(
@@ -78,11 +73,7 @@ def _components() -> str:
 
 
 def _default(doc: OptionDoc) -> str:
-    if doc.default_text:
-        return doc.default_text
-    if doc.default is attrs.NOTHING:
-        return "required"
-    return "none" if doc.default is None else f"`{render_value(doc.default)}`"
+    return doc.default_text or (f"`{doc.default_toml}`" if doc.default_toml else "none")
 
 
 def _cell(text: str) -> str:

@@ -1,0 +1,85 @@
+"""The group of all commands: lists them without importing what they need."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import click
+
+from batchwright.default_plugins import COMMAND_PLUGIN
+from batchwright.exceptions import BatchwrightError, ConfigError, PluginError
+from batchwright.plugin_manager import PluginManager
+from batchwright.version import VERSION
+
+__all__ = ["CommandGroup", "main"]
+
+
+class CommandGroup(click.Group):
+    """A click group over everything that is registered as a command.
+
+    Of the plugins that ship with Batchwright only the one with the commands is imported
+    to list them; those found by entry point are imported all, since any of them may
+    offer one. A BatchwrightError ends a command with its message: exit code 2 if the
+    configuration or a plugin is at fault, else 1.
+    """
+
+    @cached_property
+    def plugins(self) -> PluginManager:
+        """What offers commands."""
+        return PluginManager.inspect(defaults=(COMMAND_PLUGIN,))
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        found = (
+            registration.name for registration in self.plugins.registrations("command")
+        )
+        return list(dict.fromkeys(found))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        command: click.Command = self.plugins.find("command", cmd_name).cls().build()
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if not ctx.resilient_parsing and not args[0].startswith("-"):
+            try:
+                self.plugins.find("command", args[0])
+            except PluginError as error:
+                ctx.fail(error.message)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write name and ``help`` of each command, without building any."""
+        commands = self.plugins.registrations("command")
+        with formatter.section("Commands"):
+            formatter.write_dl([(command.name, command.cls.help) for command in commands])
+        if self.plugins.broken:
+            formatter.write_paragraph()
+            formatter.write_text(
+                f"{len(self.plugins.broken)} faults in plugins: see `batchwright plugins`."
+            )
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BatchwrightError as error:
+            if ctx.params["debug"]:
+                raise
+            is_misuse = isinstance(error, ConfigError | PluginError)
+            raise (_Misuse if is_misuse else click.ClickException)(str(error)) from error
+
+
+class _Misuse(click.ClickException):
+    exit_code = 2
+
+
+@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(VERSION, prog_name="batchwright")
+@click.option(
+    "--debug", is_flag=True, envvar="BATCHWRIGHT_DEBUG", help="Show tracebacks of errors."
+)
+def main(debug: bool) -> None:
+    """Schedule LLM inference with plugins: every choice is named in a TOML file."""

@@ -1,0 +1,19 @@
+"""The commands that ship with Batchwright, one a module.
+
+These modules are imported by ``batchwright --help``: what a command needs is imported
+when it runs.
+"""
+
+from __future__ import annotations
+
+from batchwright import Command, hookimpl
+from batchwright_plugins.command.config import ConfigCommand
+from batchwright_plugins.command.plugins import PluginsCommand
+
+__all__ = ["ConfigCommand", "PluginsCommand"]
+
+
+@hookimpl
+def batchwright_register_command() -> list[type[Command]]:
+    """Offer the commands."""
+    return [ConfigCommand, PluginsCommand]
