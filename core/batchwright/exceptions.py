@@ -8,6 +8,7 @@
     ├── RequestRefusedError    add_request could never run this request
     ├── StepError              schedule() and update_from_output() were called out of turn
     ├── ExecutorError          the executor failed and could not be brought back
+    ├── InvariantError         the scheduler's or an executor's own books are wrong: a bug
     └── ModelError             a model cannot be loaded or cannot be served
 """
 
@@ -17,6 +18,7 @@ __all__ = [
     "BatchwrightError",
     "ConfigError",
     "ExecutorError",
+    "InvariantError",
     "ModelError",
     "PluginError",
     "RequestRefusedError",
@@ -87,6 +89,23 @@ class StepError(BatchwrightError):
 
 class ExecutorError(BatchwrightError):
     """The executor failed, and restarting it did not help."""
+
+
+class InvariantError(BatchwrightError):
+    """Something is wrong that no input, plugin or timing may bring about: a bug.
+
+    Raised by checks that are asked for (``batchwright.testing``, an observer); unlike
+    other exceptions of an observer it ends the run.
+
+    Args:
+        invariant: Its id, e.g. ``E5``; the ids are listed in ``batchwright.testing``.
+        message: What is wrong, with the request or block that it was seen at.
+    """
+
+    def __init__(self, invariant: str, message: str) -> None:
+        self.invariant = invariant
+        self.message = message
+        super().__init__(f"{invariant}: {message}")
 
 
 class ModelError(BatchwrightError):

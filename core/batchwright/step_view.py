@@ -98,3 +98,31 @@ class StepView:
     def num_admitted(self) -> int:
         """Requests admitted so far in this step."""
         return self._state.draft.num_admitted
+
+    @property
+    def num_in_flight(self) -> int:
+        """Plans that are not updated yet."""
+        return len(self._state.fence.flights)
+
+    @property
+    def next_alarm(self) -> float | None:
+        """Seconds on the clock at which a component wants to be called, or None."""
+        return self._state.alarms.next_time
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether admission is paused by whoever drives the scheduler."""
+        return self._state.admission_paused
+
+    def request(self, request_id: str) -> RequestView | None:
+        """A live request, or None."""
+        request = self._state.requests.get(request_id)
+        return request.view if request is not None else None
+
+    def block_ids(self, request: RequestView) -> list[int]:
+        """A copy of a request's block table."""
+        return self._state.kv.block_ids(request)
+
+    def audit(self) -> Iterator[str]:
+        """Say what is wrong in the books of the KV manager; O(blocks), for checks."""
+        return self._state.kv.audit(self._state.fence.held())

@@ -1,0 +1,125 @@
+"""Assertions about a scheduler, for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from batchwright.testing.model import ScriptedModel, reference_output
+from batchwright.testing.violations import Violation, plan_violations, raise_violations
+
+if TYPE_CHECKING:
+    from batchwright.messages import SchedulerOutput
+    from batchwright.request import Request
+    from batchwright.scheduler import Scheduler
+    from batchwright.scheduler.state import State
+
+__all__ = ["check_idle", "check_outputs", "check_step"]
+
+
+def check_step(scheduler: Scheduler, plan: SchedulerOutput) -> None:
+    """Check a plan right after ``schedule()`` returned it: E3, E5, I1 to I4.
+
+    Raises:
+        InvariantError: One of them does not hold.
+    """
+    budget = scheduler._state.draft.budget
+    raise_violations(plan_violations(plan, scheduler.view, scheduler.limits, budget))
+
+
+def check_idle(scheduler: Scheduler) -> None:
+    """Check that a scheduler without requests holds and remembers nothing: E1, E2, E5.
+
+    Raises:
+        InvariantError: Something is left.
+    """
+    raise_violations(_left_over(scheduler))
+
+
+def check_outputs(
+    requests: Sequence[Request],
+    outputs: Mapping[str, Sequence[int]],
+    model: ScriptedModel,
+    *,
+    max_model_len: int | None = None,
+) -> None:
+    """Check what requests answered against an unlimited pool without a cache: E4.
+
+    A request that was aborted, failed, or outgrew the pool must have answered a
+    beginning of its reference, every other one the whole.
+
+    Args:
+        requests: Ended requests.
+        outputs: Their output tokens by id, as they were delivered.
+        model: What the executor computes.
+        max_model_len: Longest sequence, prompt and outputs (tokens).
+
+    Raises:
+        InvariantError: An answer differs.
+    """
+    raise_violations(
+        violation
+        for request in requests
+        for violation in _wrong_output(
+            request,
+            list(outputs.get(request.request_id, ())),
+            reference_output(request, model, max_model_len=max_model_len),
+        )
+    )
+
+
+def _wrong_output(
+    request: Request, output: list[int], expected: list[int]
+) -> Iterator[Violation]:
+    who, finish = f"request {request.request_id!r}", request.finish
+    if finish is None:
+        yield Violation("E2", f"{who} has not ended")
+        return
+    if output != list(request.output_token_ids):
+        yield Violation(
+            "E2",
+            f"{who}: {output} was delivered, {list(request.output_token_ids)} is known",
+        )
+    whole = finish.reason in ("stop", "length") and finish.detail != "kv_capacity"
+    if output != (expected if whole else expected[: len(output)]):
+        yield Violation(
+            "E4",
+            f"{who} ({finish.reason}, {finish.detail}) answered {output}, not {expected}",
+        )
+
+
+def _left_over(scheduler: Scheduler) -> Iterator[Violation]:
+    state, kv = scheduler._state, scheduler.kv_manager
+    if kv.num_free_blocks != kv.num_usable_blocks:
+        yield Violation(
+            "E1", f"{kv.num_free_blocks} of {kv.num_usable_blocks} usable blocks are free"
+        )
+    for message in kv.audit(scheduler.held_blocks()):
+        yield Violation("E5", message)
+    for name, count in _counts(state).items():
+        if count:
+            yield Violation("E1", f"{count} {name} are left")
+    for key in state.ledger:
+        account = state.ledger[key]
+        if account.num_blocks:
+            yield Violation(
+                "E1", f"account {key!r} is charged for {account.num_blocks} blocks"
+            )
+
+
+def _counts(state: State) -> dict[str, int]:
+    room = state.room
+    return {
+        "live requests": len(state.requests),
+        "running requests": len(state.running),
+        "waiting requests": len(room),
+        "queued requests": room.num_in_queue,
+        "parked requests": room.num_parked,
+        "landing requests": room.num_landing,
+        "waiting prompt tokens": room.num_prompt_tokens,
+        "running requests outside steady decode": len(state.steady.others),
+        "requests in steady decode": len(state.steady),
+        "plans in flight": len(state.fence.flights),
+        "untold ends": len(state.ended),
+        "held blocks": len(state.fence.held()),
+    }

@@ -1,0 +1,275 @@
+"""An executor without a model, as strict about plans as a real one would like to be."""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, Any
+
+from attrs import Factory, define, frozen
+
+from batchwright.clock import VirtualClock
+from batchwright.context import Context, EngineLimits
+from batchwright.exceptions import InvariantError
+from batchwright.messages import ModelOutput
+from batchwright.option import option
+from batchwright.protocols import Executor, ModelInfo
+from batchwright.testing.memory import PagedMemory
+from batchwright.testing.model import ScriptedModel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from batchwright.messages import SchedulerOutput
+    from batchwright.protocols import ModelSettings
+
+__all__ = ["ScriptedExecutor"]
+
+
+@frozen
+class Options:
+    """Options of the scripted executor."""
+
+    vocab_size: int = option(997, "Token ids are below this.", unit="tokens", ge=2)
+    seed: int = option(0, "Another seed is another model.")
+    eos_one_in: int = option(0, "One answer in so many ends its sequence; 0: none.", ge=0)
+    num_draft_tokens: int = option(0, "Drafts proposed a request.", unit="tokens", ge=0)
+    draft_errors_one_in: int = option(3, "One draft in so many is wrong.", ge=1)
+    max_model_len: int = option(1 << 20, "Longest sequence.", unit="tokens", ge=2)
+    verify: bool = option(True, "Compare all KV that is read with what it should be.")
+
+
+@define(eq=False)
+class _Sequence:
+    """What the executor knows of a request.
+
+    Args:
+        tokens: Known tokens, its own samples included.
+        num_prompt_tokens: How many of them are the prompt.
+        table: Its blocks.
+        num_computed_tokens: Tokens that were computed before the plan at hand.
+        words: What the memory should hold of its tokens, as far as that was asked.
+    """
+
+    tokens: array[int]
+    num_prompt_tokens: int
+    table: list[int]
+    num_computed_tokens: int = 0
+    words: array[int] = Factory(lambda: array("Q"))
+
+
+class ScriptedExecutor(Executor):
+    """Computes plans with a ScriptedModel over a paged memory, from the deltas alone.
+
+    Like a real one it keeps each request's tokens and block table, writes a word for
+    every granted position through the table, and reads the whole history back before
+    it samples: a block that was shared wrongly, freed too early or hit though it was
+    stale changes the answer. Its own samples are known to it at once, so that in a
+    pipeline it computes positions whose tokens the scheduler has yet to see.
+
+    A plan that contradicts what it knows raises InvariantError. With ``verify`` so does
+    memory that does not hold what the request's own tokens would have put there.
+    """
+
+    name = "scripted"
+    Options = Options
+
+    def __init__(self, options: Any, ctx: Context) -> None:
+        super().__init__(options, ctx)
+        self.model = ScriptedModel(
+            vocab_size=options.vocab_size, seed=options.seed, eos_one_in=options.eos_one_in
+        )
+        self.memory = PagedMemory(1, 1)
+        self.errors: dict[str, str] = {}
+        """By request id, what the next plan that computes it answers instead of tokens."""
+        self.num_executed = 0
+        self._sequences: dict[str, _Sequence] = {}
+
+    @classmethod
+    def standalone(
+        cls, num_blocks: int, block_size: int, **options: Any
+    ) -> ScriptedExecutor:
+        """Make one that belongs to no configuration.
+
+        Args:
+            num_blocks: Blocks of its memory, the null block included.
+            block_size: Tokens a block.
+            options: Fields of ``Options``.
+        """
+        limits = EngineLimits(
+            max_num_seqs=1,
+            max_num_batched_tokens=1,
+            max_model_len=2,
+            block_size=block_size,
+            num_blocks=num_blocks,
+        )
+        label = f"{cls.kind} {cls.name!r}"
+        ctx = Context(
+            label=label, path=cls.kind, slot=0, clock=VirtualClock(), seed="", limits=limits
+        )
+        executor = cls(cls.Options(**options), ctx)
+        executor.allocate_kv(num_blocks, block_size)
+        return executor
+
+    def load(self, settings: ModelSettings) -> ModelInfo:
+        ends = (self.model.eos_token_id,) if self.model.eos_one_in else ()
+        return ModelInfo(
+            name=self.name,
+            max_model_len=settings.max_model_len or self.options.max_model_len,
+            vocab_size=self.model.vocab_size,
+            eos_token_ids=ends,
+            kv_bytes_per_token=8,
+        )
+
+    def allocate_kv(self, num_blocks: int, block_size: int) -> None:
+        self.memory = PagedMemory(num_blocks, block_size)
+
+    def restart(self) -> None:
+        self._sequences.clear()
+        self.memory.clear()
+
+    def execute(self, plan: SchedulerOutput) -> ModelOutput:
+        """Compute a plan.
+
+        Raises:
+            InvariantError: The plan or the memory contradicts what this executor knows.
+        """
+        self._take_over(plan)
+        for copy in plan.block_copies:
+            self.memory.copy_block(copy.source, copy.destination)
+        # Everything is written before anything is read: requests of one step may share.
+        for request_id in plan.num_scheduled_tokens:
+            self._write(plan, request_id)
+        output = ModelOutput()
+        for request_id in plan.num_scheduled_tokens:
+            sampled = self._sample(plan, request_id)
+            error = self.errors.pop(request_id, None)
+            if error is not None:
+                output.errors[request_id] = error
+                sampled = []
+            output.req_ids.append(request_id)
+            output.sampled_token_ids.append(sampled)
+            if sampled and self.options.num_draft_tokens:
+                output.draft_token_ids[request_id] = self._drafts(request_id)
+        self.num_executed += 1
+        return output
+
+    def _take_over(self, plan: SchedulerOutput) -> None:
+        """Bring what is known of the requests up to date."""
+        for request_id in plan.finished_req_ids:
+            self._sequences.pop(request_id, None)
+        for new in plan.scheduled_new_reqs:
+            tokens = array("I", new.prompt_token_ids) + new.output_token_ids
+            self._sequences[new.req_id] = _Sequence(
+                tokens,
+                len(new.prompt_token_ids),
+                list(new.block_ids),
+                new.num_computed_tokens,
+            )
+        cached = plan.scheduled_cached_reqs
+        resumed = frozenset(cached.resumed_req_ids)
+        for request_id, new_blocks, computed, num_outputs in zip(
+            cached.req_ids,
+            cached.new_block_ids,
+            cached.num_computed_tokens,
+            cached.num_output_tokens,
+            strict=True,
+        ):
+            sequence = self._known(request_id)
+            known = sequence.num_prompt_tokens + num_outputs
+            if known > len(sequence.tokens):
+                raise InvariantError(
+                    "E4",
+                    f"request {request_id!r}: the plan counts {known} known tokens, "
+                    f"the executor {len(sequence.tokens)}",
+                )
+            if request_id in resumed:
+                sequence.table.clear()
+                del sequence.tokens[known:], sequence.words[known:]
+            sequence.table += new_blocks or ()
+            sequence.num_computed_tokens = computed
+
+    def _write(self, plan: SchedulerOutput, request_id: str) -> None:
+        """Write the words of a request's granted positions."""
+        sequence = self._known(request_id)
+        drafts = plan.scheduled_draft_token_ids.get(request_id, ())
+        start = sequence.num_computed_tokens
+        stop = start + plan.num_scheduled_tokens[request_id]
+        known = stop - len(drafts)
+        if not start < stop or known > len(sequence.tokens):
+            raise InvariantError(
+                "I4",
+                f"request {request_id!r}: positions {start} to {stop - 1} are granted, "
+                f"{len(sequence.tokens)} tokens and {len(drafts)} drafts are known",
+            )
+        tokens = (*sequence.tokens[start:known], *drafts)
+        previous = self.memory.word(sequence.table, start - 1) if start else 0
+        for position, token in enumerate(tokens, start):
+            previous = self.model.word(previous, token)
+            self.memory.write(sequence.table, position, previous)
+
+    def _sample(self, plan: SchedulerOutput, request_id: str) -> list[int]:
+        """Read the history back; accept drafts while they are what would be sampled."""
+        sequence = self._known(request_id)
+        drafts = plan.scheduled_draft_token_ids.get(request_id, ())
+        stop = sequence.num_computed_tokens + plan.num_scheduled_tokens[request_id]
+        known = stop - len(drafts)
+        words = self.memory.read(sequence.table, stop)
+        if self.options.verify:
+            self._compare(request_id, words, drafts)
+        if known < len(sequence.tokens):
+            return []
+        sampled = [self.model.next_token(words[:known])]
+        for index, draft in enumerate(drafts):
+            if draft != sampled[-1]:
+                break
+            sampled.append(self.model.next_token(words[: known + index + 1]))
+        sequence.tokens.extend(sampled)
+        return sampled
+
+    def _compare(self, request_id: str, words: array[int], drafts: Sequence[int]) -> None:
+        """Check what was read against what the request's tokens would have written."""
+        sequence = self._known(request_id)
+        known = len(words) - len(drafts)
+        expected = self._expected(sequence, known)[:known]
+        for draft in drafts:
+            expected.append(self.model.word(expected[-1], draft))
+        if words == expected:
+            return
+        position = next(i for i, word in enumerate(expected) if word != words[i])
+        block_id = sequence.table[position // self.memory.block_size]
+        what = "nothing" if not words[position] else "what another history put there"
+        raise InvariantError(
+            "E4",
+            f"request {request_id!r}: position {position} (block {block_id}) holds {what}",
+        )
+
+    def _expected(self, sequence: _Sequence, num_tokens: int) -> array[int]:
+        """Words of a sequence's first tokens (or more), computed once."""
+        words = sequence.words
+        previous = words[-1] if words else 0
+        for token in sequence.tokens[len(words) : num_tokens]:
+            previous = self.model.word(previous, token)
+            words.append(previous)
+        return words
+
+    def _drafts(self, request_id: str) -> list[int]:
+        """Guess what comes next; one guess in ``draft_errors_one_in`` is wrong."""
+        sequence = self._known(request_id)
+        words = self._expected(sequence, len(sequence.tokens))[:]
+        drafts = []
+        for _ in range(self.options.num_draft_tokens):
+            token = self.model.next_token(words)
+            if words[-1] % self.options.draft_errors_one_in == 0:
+                token = (token + 1) % self.model.vocab_size
+            drafts.append(token)
+            words.append(self.model.word(words[-1], token))
+        return drafts
+
+    def _known(self, request_id: str) -> _Sequence:
+        try:
+            return self._sequences[request_id]
+        except KeyError:
+            raise InvariantError(
+                "E2",
+                f"request {request_id!r} is planned, and the executor does not know it",
+            ) from None

@@ -1,0 +1,141 @@
+"""Checks that need to remember: what is in flight, who has ended, when nothing moved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from attrs import define, field
+
+from batchwright.testing.violations import Violation, plan_violations
+
+if TYPE_CHECKING:
+    from batchwright.context import EngineLimits
+    from batchwright.messages import SchedulerOutput, StepOutputs
+    from batchwright.request_view import RequestView
+    from batchwright.step_view import StepView
+
+__all__ = ["Watch"]
+
+
+@define(eq=False)
+class Watch:
+    """Sees every plan and every update of one scheduler, and says what is wrong.
+
+    It derives block tables from the plans alone, as an executor does, so that it does
+    not believe the books that it checks.
+
+    Args:
+        limits: The scheduler's fixed sizes.
+        patience: Steps in a row in which nothing may be scheduled though it could be.
+    """
+
+    limits: EngineLimits
+    patience: int = 8
+    _tables: dict[str, list[int]] = field(init=False, factory=dict)
+    _in_flight: dict[int, dict[str, frozenset[int]]] = field(init=False, factory=dict)
+    _live: dict[str, RequestView] = field(init=False, factory=dict)
+    _untold: dict[str, RequestView] = field(init=False, factory=dict)
+    _num_idle: int = field(init=False, default=0)
+
+    def added(self, request: RequestView) -> None:
+        """Note a request that was accepted."""
+        self._live[request.request_id] = request
+
+    def ended(self, request: RequestView) -> Iterator[Violation]:
+        """Note a request that ended, and check that it had not: E2."""
+        known = self._live.pop(request.request_id, None)
+        if known is not request:
+            yield Violation("E2", f"request {request.request_id!r} ended and was not live")
+        if request.finish is None or not request.finish.detail:
+            yield Violation("E2", f"request {request.request_id!r} ended without a reason")
+        self._untold[request.request_id] = request
+
+    def planned(
+        self, plan: SchedulerOutput, view: StepView, budget: int
+    ) -> Iterator[Violation]:
+        """Check a plan right after it was made: E2, E3, E5, E6, I1 to I5."""
+        yield from plan_violations(plan, view, self.limits, budget)
+        yield from self._hand_out(plan, view)
+        yield from self._idle(plan, view)
+
+    def updated(self, outputs: StepOutputs, view: StepView) -> Iterator[Violation]:
+        """Check the results of a step right after they were committed: E2, E5."""
+        self._in_flight.pop(outputs.step_id, None)
+        for request_id, finish in outputs.finished.items():
+            request = self._untold.pop(request_id, None)
+            if request is None or request.finish is not finish:
+                yield Violation("E2", f"request {request_id!r} is told to have ended again")
+        for request_id in self._untold:
+            yield Violation("E2", f"the end of request {request_id!r} is not told")
+        self._untold.clear()
+        for message in view.audit():
+            yield Violation("E5", message)
+
+    def _hand_out(self, plan: SchedulerOutput, view: StepView) -> Iterator[Violation]:
+        """Follow the block tables; blocks handed out anew must be nobody else's: I5."""
+        for request_id in plan.finished_req_ids:
+            self._tables.pop(request_id, None)
+        size, used = self.limits.block_size, {}
+        for request_id, fresh in self._fresh_blocks(plan, size):
+            for block_id in fresh:
+                for user in self._users(block_id):
+                    yield Violation(
+                        "I5",
+                        f"block {block_id} is handed to request {request_id!r} while a "
+                        f"plan in flight computes {user!r} in it",
+                    )
+        for request_id in plan.num_scheduled_tokens:
+            table = self._tables.get(request_id, [])
+            used[request_id] = frozenset(table)
+            request = view.request(request_id)
+            if request is not None and view.block_ids(request) != table:
+                yield Violation(
+                    "E5",
+                    f"request {request_id!r} holds blocks {view.block_ids(request)}, "
+                    f"the executor was told {table}",
+                )
+        self._in_flight[plan.step_id] = used
+
+    def _fresh_blocks(
+        self, plan: SchedulerOutput, size: int
+    ) -> Iterator[tuple[str, list[int]]]:
+        """Blocks whose old content is given up, by request."""
+        for new in plan.scheduled_new_reqs:
+            self._tables[new.req_id] = list(new.block_ids)
+            yield new.req_id, new.block_ids[new.num_computed_tokens // size :]
+        cached = plan.scheduled_cached_reqs
+        resumed = frozenset(cached.resumed_req_ids)
+        columns = zip(
+            cached.req_ids, cached.new_block_ids, cached.num_computed_tokens, strict=True
+        )
+        for request_id, blocks, computed in columns:
+            blocks = blocks or []
+            if request_id in resumed:
+                self._tables[request_id] = list(blocks)
+                blocks = blocks[computed // size :]
+            else:
+                self._tables.setdefault(request_id, []).extend(blocks)
+            yield request_id, blocks
+
+    def _users(self, block_id: int) -> list[str]:
+        return [
+            request_id
+            for used in self._in_flight.values()
+            for request_id, block_ids in used.items()
+            if block_id in block_ids
+        ]
+
+    def _idle(self, plan: SchedulerOutput, view: StepView) -> Iterator[Violation]:
+        """Count steps in which nothing was scheduled though something could be: E6."""
+        waits = view.num_running or view.num_waiting > view.num_parked
+        excused = view.is_paused or view.next_alarm is not None or view.num_in_flight > 1
+        self._num_idle = (
+            self._num_idle + 1 if plan.is_empty and waits and not excused else 0
+        )
+        if self._num_idle > self.patience:
+            yield Violation(
+                "E6",
+                f"nothing was scheduled for {self._num_idle} steps; {view.num_running} run "
+                f"and {view.num_waiting - view.num_parked} wait",
+            )
