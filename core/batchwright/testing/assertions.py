@@ -23,7 +23,7 @@ def check_step(scheduler: Scheduler, plan: SchedulerOutput) -> None:
     Raises:
         InvariantError: One of them does not hold.
     """
-    budget = scheduler._state.draft.budget
+    budget = scheduler._state.settings.max_num_scheduled_tokens
     raise_violations(plan_violations(plan, scheduler.view, scheduler.limits, budget))
 
 

@@ -100,7 +100,7 @@ class Driver:
         self._planned.append(plan)
         self.recorder.planned(plan)
         self._note_ends()
-        budget = self.scheduler._state.draft.budget
+        budget = self.scheduler._state.settings.max_num_scheduled_tokens
         raise_violations(self.watch.planned(plan, self.scheduler.view, budget))
         return plan
 
