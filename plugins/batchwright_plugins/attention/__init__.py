@@ -1,0 +1,20 @@
+"""Attention backends that ship with Batchwright."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from batchwright.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from batchwright.protocols.attention import AttentionBackend
+
+
+@hookimpl
+def batchwright_register_attention() -> Sequence[type[AttentionBackend]]:
+    """Offer the backends; none of them imports torch before it is used."""
+    from .torch_paged import TorchAttention
+
+    return [TorchAttention]

@@ -1,0 +1,96 @@
+"""The attention backend ``torch``: scaled_dot_product_attention over a paged cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from attrs import field, frozen, validators
+
+from batchwright.protocols.attention import AttentionBackend, AttentionBatch, AttentionSpec
+
+if TYPE_CHECKING:
+    import torch
+
+    from batchwright.messages import BlockCopy
+
+    from .paged_attention import PagedAttention
+
+__all__ = ["TorchAttention", "TorchAttentionOptions"]
+
+_DTYPES = ("float32", "bfloat16", "float16")
+_DEVICES = ("cpu", "cuda")
+
+
+@frozen
+class TorchAttentionOptions:
+    """Options of the attention backend ``torch`` (table ``[attention.torch]``)."""
+
+    chunk_tokens: int | None = field(
+        default=None,
+        validator=validators.optional(validators.ge(1)),
+        metadata={
+            "help": "Most cached tokens that one call gathers for a group of decodes; "
+            "by default 16384 on a CPU (its cache holds them) and 262144 on CUDA.",
+            "unit": "tokens",
+        },
+    )
+
+
+class TorchAttention(AttentionBackend):
+    """Paged attention out of torch's own operations, on a CPU or on CUDA.
+
+    Decodes are sorted by length and computed a group at a time: their blocks are
+    gathered into one buffer and the query heads that share a key head are the query
+    rows of one ``scaled_dot_product_attention``. A request with several tokens in the
+    step is computed by a call of its own. Slots that no query may see are blanked
+    before they are used, so that whatever lies in an unused slot, NaN included, stays
+    there.
+
+    Serves grouped query heads, a sliding window a layer, soft-capped scores and
+    attention sinks (the latter two without the fused kernel), in float32, bfloat16
+    and float16.
+    """
+
+    name: ClassVar[str] = "torch"
+    Options: ClassVar[type] = TorchAttentionOptions
+
+    _paged: PagedAttention
+
+    def unsupported(self, spec: AttentionSpec) -> str | None:
+        if spec.device not in _DEVICES:
+            return f"it computes on {' or '.join(_DEVICES)}, not on {spec.device}"
+        if spec.dtype not in _DTYPES:
+            return f"it computes in {', '.join(_DTYPES)}, not in {spec.dtype}"
+        if spec.num_query_heads % spec.num_kv_heads:
+            return (
+                f"{spec.num_query_heads} query heads cannot share "
+                f"{spec.num_kv_heads} key heads evenly"
+            )
+        return None
+
+    def allocate(self, spec: AttentionSpec, num_blocks: int) -> None:
+        from .paged_attention import PagedAttention
+
+        self._paged = PagedAttention(spec, num_blocks, self.options.chunk_tokens)
+
+    def begin_step(self, batch: AttentionBatch) -> None:
+        self._paged.begin_step(batch)
+
+    def forward(
+        self,
+        layer: int,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        *,
+        scale: float,
+        softcap: float | None = None,
+        sinks: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        return self._paged.forward(
+            layer, query, key, value, scale=scale, softcap=softcap, sinks=sinks
+        )
+
+    def copy_blocks(self, copies: Sequence[BlockCopy]) -> None:
+        self._paged.copy_blocks(copies)
