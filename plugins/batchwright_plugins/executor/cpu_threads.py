@@ -1,0 +1,53 @@
+"""How many threads to compute with, and how they wait."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from pathlib import Path
+
+__all__ = ["physical_cores", "quiet_openmp"]
+
+_TOPOLOGY = Path("/sys/devices/system/cpu")
+_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+
+
+def physical_cores() -> int:
+    """Cores that this process may use: hyper-threads counted once, quotas respected."""
+    cores = len({_siblings(cpu) for cpu in _cpus()})
+    return max(1, int(min(cores, _quota())))
+
+
+def quiet_openmp() -> bool:
+    """Let OpenMP threads sleep while they wait; say whether it still takes effect.
+
+    Threads that spin between two operations take the cores from whoever has work
+    to do. OpenMP reads these variables once, when torch is imported.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    os.environ.setdefault("KMP_BLOCKTIME", "0")
+    return "torch" not in sys.modules
+
+
+def _cpus() -> list[int]:
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def _siblings(cpu: int) -> str:
+    """The hyper-threads of this one's core, as the kernel writes them."""
+    try:
+        return (_TOPOLOGY / f"cpu{cpu}/topology/thread_siblings_list").read_text().strip()
+    except OSError:
+        return str(cpu)
+
+
+def _quota() -> float:
+    """Cores' worth of time that a container grants; infinite if it does not say."""
+    try:
+        quota, period = _QUOTA.read_text().split()
+        return max(1, math.ceil(int(quota) / int(period)))
+    except (OSError, ValueError):
+        return math.inf

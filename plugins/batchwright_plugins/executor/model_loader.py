@@ -1,0 +1,140 @@
+"""Loads a decoder from a folder and finds out what serving it takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from attrs import frozen
+
+from batchwright.exceptions import ModelError
+from batchwright.protocols.attention import AttentionSpec
+
+from . import attention_bridge
+from .attention_probe import probe
+from .model_refusals import refusal
+
+__all__ = ["LoadedModel", "load_model", "pick_device"]
+
+_DTYPES = ("auto", "float32", "bfloat16", "float16")
+_DEFAULT_MODEL_LEN = 8192  # tokens, where neither the model nor the configuration says
+
+
+@frozen(eq=False)
+class LoadedModel:
+    """A model that is ready to be given batches.
+
+    Args:
+        model: The transformers model.
+        spec: What it asks of an attention backend.
+        device: Where it is.
+        vocab_size: Token ids are below this.
+        max_model_len: Longest request (tokens).
+        eos_token_ids: End-of-sequence tokens.
+        num_parameters: Weights, tied ones once.
+    """
+
+    model: Any
+    spec: AttentionSpec
+    device: torch.device
+    vocab_size: int
+    max_model_len: int
+    eos_token_ids: tuple[int, ...]
+    num_parameters: int
+
+
+def pick_device(name: str) -> torch.device:
+    """The device that an option names.
+
+    Raises:
+        ModelError: CUDA is asked for and there is none.
+    """
+    available = torch.cuda.is_available()
+    if name == "cuda" and not available:
+        raise ModelError(
+            'executor.torch.device is "cuda", but torch finds no CUDA device here; '
+            'use "cpu" or "auto"'
+        )
+    return torch.device("cuda" if available and name != "cpu" else "cpu")
+
+
+def load_model(
+    folder: Path, name: str, dtype: str, max_model_len: int | None, device: torch.device
+) -> LoadedModel:
+    """Load a causal language model whose attention goes through the bridge.
+
+    Args:
+        folder: A Hugging Face folder: config.json and safetensors.
+        name: What to call the model in errors.
+        dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``.
+        max_model_len: Longest request asked for (tokens); None: the model's.
+        device: Where to put it.
+
+    Raises:
+        ModelError: It cannot be loaded or not be served; says why.
+    """
+    if dtype not in _DTYPES:
+        raise ModelError(f"model.dtype must be one of {', '.join(_DTYPES)}, not {dtype!r}")
+    config = _config(folder, name)
+    reason = refusal(config, max_model_len)
+    if reason is not None:
+        raise ModelError(f"model {name} cannot be served: {reason}")
+    attention_bridge.register()
+    model = _weights(folder, name, dtype, device)
+    text = model.config.get_text_config()
+    return LoadedModel(
+        model=model,
+        spec=probe(model, name, device),
+        device=device,
+        vocab_size=text.vocab_size,
+        max_model_len=max_model_len
+        or getattr(text, "max_position_embeddings", None)
+        or _DEFAULT_MODEL_LEN,
+        eos_token_ids=_eos_token_ids(model),
+        num_parameters=sum(p.numel() for p in model.parameters()),
+    )
+
+
+def _config(folder: Path, name: str) -> Any:
+    from transformers import AutoConfig
+
+    try:
+        return AutoConfig.from_pretrained(folder, local_files_only=True)
+    except Exception as error:
+        raise ModelError(
+            f"model {name}: its configuration cannot be read: {error}"
+        ) from error
+
+
+def _weights(folder: Path, name: str, dtype: str, device: torch.device) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    place = {} if device.type == "cpu" else {"device_map": {"": str(device)}}
+    try:
+        model, info = AutoModelForCausalLM.from_pretrained(
+            folder,
+            dtype=dtype if dtype == "auto" else getattr(torch, dtype),
+            attn_implementation=attention_bridge.NAME,
+            local_files_only=True,
+            output_loading_info=True,
+            **place,
+        )
+    except Exception as error:
+        raise ModelError(f"model {name} cannot be loaded: {error}") from error
+    missing = sorted(info["missing_keys"])
+    if missing:
+        raise ModelError(
+            f"model {name}: {len(missing)} weights are missing in {folder}, "
+            f"the first is {missing[0]}"
+        )
+    return model.eval().requires_grad_(False)
+
+
+def _eos_token_ids(model: Any) -> tuple[int, ...]:
+    """End-of-sequence tokens: those for generation, else the configuration's."""
+    for source in (model.generation_config, model.config.get_text_config()):
+        value = getattr(source, "eos_token_id", None)
+        if value is not None:
+            return (value,) if isinstance(value, int) else tuple(value)
+    return ()

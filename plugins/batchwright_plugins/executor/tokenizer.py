@@ -1,0 +1,72 @@
+"""Text to tokens and back, by the tokenizer in a model's folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from batchwright.exceptions import ModelError
+
+__all__ = ["HuggingFaceTokenizer", "load_tokenizer"]
+
+_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json")
+
+
+class HuggingFaceTokenizer:
+    """A transformers tokenizer as the engine wants it; see ``Tokenizer``."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+
+    def encode(self, text: str) -> list[int]:
+        """Tokens of a text, with the model's opening token if it has one."""
+        return list(self._tokenizer.encode(text))
+
+    def encode_chat(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
+        """Tokens of a conversation, up to where the assistant answers.
+
+        Raises:
+            ModelError: The model has no chat template, or it refuses the messages.
+        """
+        if not self._tokenizer.chat_template:
+            raise ModelError("this model has no chat template; send a text prompt instead")
+        try:
+            text = self._tokenizer.apply_chat_template(
+                [dict(message) for message in messages],
+                tokenize=False,
+                add_generation_prompt=True,
+            )
+        except Exception as error:
+            raise ModelError(
+                f"the chat template refuses these messages: {error}"
+            ) from error
+        return list(self._tokenizer.encode(text, add_special_tokens=False))
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """Text of tokens, special ones left out, spaces as they are."""
+        return str(
+            self._tokenizer.decode(
+                list(token_ids),
+                skip_special_tokens=True,
+                clean_up_tokenization_spaces=False,
+            )
+        )
+
+
+def load_tokenizer(folder: Path) -> HuggingFaceTokenizer | None:
+    """The tokenizer in a folder; None if there is none.
+
+    Raises:
+        ModelError: There is one, and it cannot be loaded.
+    """
+    if not any((folder / name).is_file() for name in _FILES):
+        return None
+    from transformers import AutoTokenizer
+
+    try:
+        return HuggingFaceTokenizer(
+            AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        )
+    except Exception as error:
+        raise ModelError(f"the tokenizer in {folder} cannot be loaded: {error}") from error

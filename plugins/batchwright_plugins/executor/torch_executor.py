@@ -1,0 +1,178 @@
+"""The executor ``torch``: a transformers decoder over a paged KV cache."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from attrs import field, frozen, validators
+
+from batchwright.exceptions import ExecutorError, ModelError
+from batchwright.protocols.executor import Executor, ModelInfo, ModelSettings
+
+from . import embedded_model
+from .cpu_threads import physical_cores, quiet_openmp
+
+if TYPE_CHECKING:
+    from batchwright.messages import ModelOutput, SchedulerOutput
+    from batchwright.protocols.attention import AttentionBackend, AttentionSpec
+
+    from .model_loader import LoadedModel
+    from .model_runner import ModelRunner
+
+__all__ = ["TorchExecutor", "TorchExecutorOptions"]
+
+
+@frozen
+class TorchExecutorOptions:
+    """Options of the executor ``torch`` (table ``[executor.torch]``)."""
+
+    device: str = field(
+        default="auto",
+        validator=validators.in_(("auto", "cpu", "cuda")),
+        metadata={
+            "help": "Where to compute: cpu, cuda, or auto (cuda where there is one).",
+            "unit": "device",
+        },
+    )
+    threads: int | None = field(
+        default=None,
+        validator=validators.optional(validators.ge(1)),
+        metadata={
+            "help": "Threads to compute with on a CPU; by default one a physical core.",
+            "unit": "threads",
+        },
+    )
+
+
+class TorchExecutor(Executor):
+    """Runs a decoder of transformers, batched continuously, on a CPU or on CUDA.
+
+    Serves local Hugging Face folders and the embedded model ``smollm2-135m``. All
+    tokens of a step form one flat batch; the attention of every layer goes through an
+    attention backend, which is proved when the model is loaded. Sampled tokens are
+    functions of (seed, output position): a seed repeats them whatever else is in the
+    batch, through preemption too.
+
+    Answers an error for one request alone where its tokens are foreign to the model,
+    its plan cannot be computed, or its logits are not finite.
+    """
+
+    name: ClassVar[str] = "torch"
+    Options: ClassVar[type] = TorchExecutorOptions
+
+    _settings: ModelSettings
+    _loaded: LoadedModel | None = None
+    _attention: AttentionBackend
+    _runner: ModelRunner | None = None
+
+    def load(self, settings: ModelSettings) -> ModelInfo:
+        started = time.monotonic()
+        folder = _folder(settings.path)
+        quiet_openmp()
+        import torch
+
+        from .model_loader import load_model, pick_device
+        from .tokenizer import load_tokenizer
+
+        threads = self.options.threads or physical_cores()
+        torch.set_num_threads(threads)
+        device = pick_device(self.options.device)
+        self._loaded = load_model(
+            folder, settings.path, settings.dtype, settings.max_model_len, device
+        )
+        self._attention = _choose(settings, self._loaded.spec)
+        self._settings = settings
+        return ModelInfo(
+            name=settings.path,
+            max_model_len=self._loaded.max_model_len,
+            vocab_size=self._loaded.vocab_size,
+            eos_token_ids=self._loaded.eos_token_ids,
+            kv_bytes_per_token=_kv_bytes(self._loaded.spec),
+            sliding_window=_window(self._loaded.spec),
+            tokenizer=load_tokenizer(folder),
+            attention=self._attention.name,
+            notes=_notes(self._loaded, threads, time.monotonic() - started),
+            path=folder,
+        )
+
+    def allocate_kv(self, num_blocks: int, block_size: int) -> None:
+        from .model_runner import ModelRunner
+
+        if self._loaded is None:
+            raise ExecutorError(
+                "the torch executor was asked for a KV cache before a model"
+            )
+        self._runner = ModelRunner(
+            self._loaded, self._attention, self._settings.seed, num_blocks, block_size
+        )
+
+    def execute(self, plan: SchedulerOutput) -> ModelOutput:
+        if self._runner is None:
+            raise ExecutorError("the torch executor was given a plan before a KV cache")
+        return self._runner.execute(plan)
+
+    def restart(self) -> None:
+        if self._runner is not None:
+            self._runner.restart()
+
+    def close(self) -> None:
+        self._runner = None
+        self._loaded = None
+
+
+def _folder(path: str) -> Path:
+    """Where a model lies.
+
+    Raises:
+        ModelError: It is neither a folder nor embedded, or its package is missing.
+    """
+    if path in embedded_model.NAMES:
+        return embedded_model.prepare(path)
+    folder = Path(path).expanduser()
+    if not (folder / "config.json").is_file():
+        raise ModelError(
+            f"model.path {path!r} is neither a Hugging Face folder (with a config.json) "
+            f"nor an embedded model ({', '.join(embedded_model.NAMES)})"
+        )
+    return folder.resolve()
+
+
+def _choose(settings: ModelSettings, spec: AttentionSpec) -> AttentionBackend:
+    """The first backend that can serve the model.
+
+    Raises:
+        ModelError: None can; says why of each.
+    """
+    reasons = []
+    for backend in settings.attention:
+        reason = backend.unsupported(spec)
+        if reason is None:
+            return backend
+        reasons.append(f"{backend.name}: {reason}")
+    raise ModelError(
+        f"no attention backend can serve model {settings.path}: "
+        + ("; ".join(reasons) if reasons else "none was given")
+    )
+
+
+def _kv_bytes(spec: AttentionSpec) -> int:
+    width = 4 if spec.dtype == "float32" else 2
+    return 2 * spec.num_layers * spec.num_kv_heads * spec.head_size * width
+
+
+def _window(spec: AttentionSpec) -> int | None:
+    windows = [window for window in spec.sliding_windows if window is not None]
+    return max(windows) if len(windows) == spec.num_layers else None
+
+
+def _notes(loaded: LoadedModel, threads: int, seconds: float) -> tuple[str, ...]:
+    spec = loaded.spec
+    place = f"cpu, {threads} threads" if spec.device == "cpu" else spec.device
+    return (
+        f"{loaded.num_parameters / 1e6:.0f}M parameters in {spec.dtype} on {place}",
+        f"{spec.num_layers} layers, {spec.num_query_heads} query heads, "
+        f"{spec.num_kv_heads} key heads of {spec.head_size}",
+        f"loaded in {seconds:.1f} s",
+    )
