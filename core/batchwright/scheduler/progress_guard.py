@@ -27,6 +27,7 @@ class ProgressGuard:
     def __init__(self, state: State) -> None:
         self._state = state
         self._idle_steps = 0
+        self._stopped_by: tuple[str | None, str] = (None, "")
         self.num_interventions = 0
         self.last_report = ""
 
@@ -47,6 +48,7 @@ class ProgressGuard:
     def after_step(self, plan: SchedulerOutput) -> None:
         """Count steps in which nothing happened though something waits."""
         state = self._state
+        self._stopped_by = state.draft.stopped_by
         waits = state.running or len(state.room) > state.room.num_parked
         idle = plan.is_empty and waits and len(state.fence.flights) <= 1
         if idle and not len(state.alarms) and not state.admission_paused:
@@ -56,7 +58,7 @@ class ProgressGuard:
 
     def _report(self) -> str:
         state = self._state
-        request_id, reason = state.draft.stopped_by
+        request_id, reason = self._stopped_by
         if request_id is None:
             first = next(state.room.in_order(), None) or next(
                 iter(state.view.running), None

@@ -120,6 +120,8 @@ class Scheduler:
             if state.announcer.wants("on_step"):
                 state.announcer.tell("on_step", StepRecord(plan, state.draft, state))
         finally:
+            # What is taken out from now on is no part of a plan being made.
+            state.draft = Draft(0, 0, 0, 0)
             self._is_stepping = False
         return plan
 
@@ -138,7 +140,6 @@ class Scheduler:
             PluginError: A component failed too often in a row.
         """
         state = self._state
-        state.draft = Draft(0, 0, 0, 0)
         outputs = self._results.commit(plan, output)
         if state.announcer.wants("on_outputs"):
             state.announcer.tell("on_outputs", outputs)
@@ -151,7 +152,6 @@ class Scheduler:
         kept, so that each request goes on where it was once it is recomputed.
         """
         state = self._state
-        state.draft = Draft(0, 0, 0, 0)
         while state.fence.flights:
             state.fence.lower(state.fence.flights.popleft().plan.step_id)
         for request in reversed(list(state.running.values())):
