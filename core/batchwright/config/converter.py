@@ -13,7 +13,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 import attrs
 from cattrs import Converter
 from cattrs.cols import list_structure_factory
-from cattrs.gen import make_dict_structure_fn, override
+from cattrs.gen import make_dict_structure_fn, make_mapping_structure_fn, override
 
 from batchwright.suggest import did_you_mean
 
@@ -72,6 +72,7 @@ def strict_converter() -> Converter:
         (lambda t: isinstance(t, type) and issubclass(t, Enum), _enum_hook),
         (lambda t: _origin(t) in (Union, UnionType), _union_hook),
         (_is_array, _array_hook),
+        (lambda t: _origin(t) in (dict, Mapping), _mapping_hook),
     ):
         converter.register_structure_hook_factory(matches)(_bound(factory, converter))
     return converter
@@ -164,6 +165,17 @@ def _array_hook(annotation: Any, converter: Converter) -> Hook:
         if not isinstance(value, list | tuple):
             raise _expected(annotation, value)
         return make(fill(value, None))
+
+    return hook
+
+
+def _mapping_hook(annotation: Any, converter: Converter) -> Hook:
+    fill = make_mapping_structure_fn(annotation, converter, structure_to=dict)
+
+    def hook(value: object, _: Any) -> object:
+        if not isinstance(value, Mapping):
+            raise _expected(annotation, value)
+        return fill(value, annotation)
 
     return hook
 

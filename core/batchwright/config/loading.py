@@ -67,17 +67,9 @@ def apply_override(table: dict[str, Any], override: str) -> None:
         table[steps[0]] = [{"use": use.name} for use in Config().listed(steps[0])]
     holder: Any = table
     for step, following in zip(steps, [*steps[1:], None], strict=True):
-        if isinstance(step, int) is not isinstance(holder, list):
-            expected = "a list" if isinstance(step, int) else "a table"
-            raise ConfigError(
-                f"{step!r} is asked of {holder!r}, which is not {expected}",
-                path=key,
-                source=source,
-            )
-        if isinstance(step, int) and step > len(holder):
-            raise ConfigError(
-                f"the list has {len(holder)} entries", path=key, source=source
-            )
+        misfit = _misfit(holder, step)
+        if misfit:
+            raise ConfigError(misfit, path=key, source=source)
         if isinstance(step, int) and step == len(holder):
             holder.append({})
         if following is None:
@@ -86,6 +78,19 @@ def apply_override(table: dict[str, Any], override: str) -> None:
             holder = holder.setdefault(step, [] if isinstance(following, int) else {})
         else:
             holder = holder[step]
+
+
+def _misfit(holder: object, step: str | int) -> str:
+    """Say why a step leads nowhere; an empty string if it leads somewhere."""
+    if isinstance(step, str):
+        return (
+            ""
+            if isinstance(holder, dict)
+            else f"{holder!r} is no table with {step!r} in it"
+        )
+    if not isinstance(holder, list):
+        return f"{holder!r} is no list with [{step}] in it"
+    return f"the list has only {len(holder)}" if step > len(holder) else ""
 
 
 def _value(text: str) -> Any:

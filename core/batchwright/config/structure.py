@@ -109,7 +109,10 @@ def _problems(error: BaseException, path: str) -> Iterator[Problem]:
         located, others = error.group_exceptions()
         for inner, note in located:
             if isinstance(note, IterableValidationNote):
-                yield from _problems(inner, f"{path}[{note.index}]")
+                step = note.index
+                yield from _problems(
+                    inner, f"{path}[{step}]" if isinstance(step, int) else f"{path}.{step}"
+                )
             else:
                 yield from _problems(inner, f"{path}.{note.name}")
         for inner in others:
@@ -125,8 +128,8 @@ def _problem(error: BaseException, path: str) -> Problem:
     message = str(error.args[0] if isinstance(error, ValueError) and error.args else error)
     # Validators of attrs name the attribute in the message: 'fraction' must be ...
     named = re.match(r"'(\w+)' (.*)", message, re.DOTALL)
-    if named and named[1] != name:
-        return Problem(f"{path}.{named[1]}", named[2])
     if not isinstance(error, ValueError):
         message = f"{type(error).__name__}: {message}"
+    elif named and named[1] != name:
+        return Problem(f"{path}.{named[1]}", named[2])
     return Problem(path, message.removeprefix(f"{name}: "))

@@ -1,0 +1,486 @@
+"""Plugins are found, checked, and matter only to those who select them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+from types import SimpleNamespace
+
+import pytest
+
+from batchwright import SchedulingPolicy, hookimpl
+from batchwright.exceptions import ConfigError, PluginError
+from batchwright.plugin_manager import PluginManager
+
+SHORTEST = """
+    from batchwright import SchedulingPolicy, hookimpl
+
+    class Shortest(SchedulingPolicy):
+        name = "{name}"
+
+        def key(self, request):
+            return request.num_prompt_tokens
+
+    @hookimpl
+    def batchwright_register_policy():
+        return [Shortest]
+"""
+
+
+def policy_source(name: str = "shortest") -> str:
+    return SHORTEST.format(name=name)
+
+
+@pytest.fixture
+def plugin_file(tmp_path: Path) -> Callable[..., Path]:
+    """Write a single-file plugin."""
+
+    def write(source: str, name: str = "my_policy.py") -> Path:
+        path = tmp_path / name
+        path.write_text(dedent(source))
+        return path
+
+    return write
+
+
+def inspect(**arguments: object) -> PluginManager:
+    """Only what a test brings, without the defaults."""
+    return PluginManager.inspect(**{"defaults": (), **arguments})
+
+
+def only_fault(manager: PluginManager) -> str:
+    assert len(manager.broken) == 1, [str(fault.error()) for fault in manager.broken]
+    return str(manager.broken[0].error())
+
+
+# What is found
+
+
+def test_defaults_are_registered_like_any_other_plugin():
+    manager = PluginManager.inspect(defaults=("batchwright_plugins.policy",))
+
+    found = manager.find("policy", "fcfs")
+
+    assert found.cls.name == "fcfs"
+    assert (found.plugin, found.module) == ("policy", "batchwright_plugins.policy")
+    assert found.distribution == "batchwright"
+    assert found.path is None
+
+
+def test_discover_finds_every_default_component_by_kind():
+    kinds = {registration.kind for registration in PluginManager.discover().registrations()}
+
+    assert {"policy", "gate", "limit", "victim", "preemption", "kv"} <= kinds
+    assert {"hasher", "eviction", "executor", "attention", "command"} <= kinds
+
+
+def test_entry_point_is_found_with_distribution_and_version(install_distribution):
+    install_distribution(
+        "bw-shortest",
+        "2.1",
+        entry_points={"shortest": "bw_short_a"},
+        bw_short_a=policy_source(),
+    )
+
+    found = inspect().find("policy", "shortest")
+
+    assert (found.plugin, found.module) == ("shortest", "bw_short_a")
+    assert (found.distribution, found.version) == ("bw-shortest", "2.1")
+    assert found.distribution_label == "bw-shortest 2.1"
+
+
+def test_single_file_is_loaded_under_a_unique_name(plugin_file, tmp_path):
+    first = plugin_file(policy_source("one"))
+    (tmp_path / "other").mkdir()
+    second = plugin_file(policy_source("two"), "other/my_policy.py")
+
+    manager = PluginManager.discover([first, second], defaults=())
+
+    one, two = manager.find("policy", "one"), manager.find("policy", "two")
+    assert first == one.path
+    assert second == two.path
+    assert "my_policy" == one.plugin == two.plugin
+    assert one.module != two.module
+    assert sys.modules[one.module].Shortest is one.cls
+
+
+def test_file_named_twice_is_loaded_once(plugin_file):
+    path = plugin_file(policy_source())
+
+    manager = PluginManager.discover([path, path.parent / "." / path.name], defaults=())
+
+    assert [r.name for r in manager.registrations("policy")] == ["shortest"]
+
+
+def test_extra_objects_are_registered():
+    class Given(SchedulingPolicy):
+        name = "given"
+
+    class Plugin:
+        @hookimpl
+        def batchwright_register_policy(self):
+            return [Given]
+
+    manager = PluginManager.discover(defaults=(), extra=[Plugin()])
+
+    assert Given is manager.find("policy", "given").cls
+    assert manager.find("policy", "given").plugin == "Plugin-0"
+
+
+def test_registrations_are_ordered_by_kind_and_name():
+    registrations = PluginManager.discover().registrations()
+
+    keys = [(r.kind, r.name) for r in registrations]
+    assert sorted(keys) == keys
+    assert [key for key in keys if key[0] == "gate"] == [
+        (r.kind, r.name) for r in PluginManager.discover().registrations("gate")
+    ]
+
+
+def test_reading_plugins_imports_nothing_heavy():
+    code = (
+        "import sys\n"
+        "from batchwright.plugin_manager import PluginManager\n"
+        "PluginManager.inspect(defaults=('batchwright_plugins.command',))\n"
+        "heavy = {'torch', 'transformers', 'xformers', 'uvicorn', 'numpy', 'cattrs'}\n"
+        "print(sorted(heavy & set(sys.modules)))\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": ":".join(sys.path)},
+    )
+
+    assert result.stdout == "[]\n"
+
+
+# disable
+
+
+@pytest.mark.parametrize("name", ["shortest", "bw-shortest", "BW_Shortest"])
+def test_disable_blocks_by_plugin_or_distribution(install_distribution, name):
+    install_distribution(
+        "bw-shortest",
+        entry_points={"shortest": "bw_never"},
+        bw_never="raise SystemExit('no')",
+    )
+
+    manager = PluginManager.discover(disable=[name], defaults=())
+
+    assert manager.broken == []
+    assert "bw_never" not in sys.modules
+
+
+@pytest.mark.parametrize("name", ["policy", "batchwright_plugins.policy", "batchwright"])
+def test_disable_blocks_defaults(name):
+    manager = PluginManager.discover(
+        disable=[name], defaults=("batchwright_plugins.policy",)
+    )
+
+    with pytest.raises(
+        PluginError, match=re.escape("there is no policy 'fcfs'. Choices: none.")
+    ):
+        manager.find("policy", "fcfs")
+
+
+def test_disable_blocks_a_file(plugin_file):
+    path = plugin_file("raise ValueError")
+
+    assert PluginManager.discover([path], ["my_policy"], defaults=()).registrations() == []
+
+
+def test_disable_of_an_unknown_name_is_an_error():
+    with pytest.raises(ConfigError) as caught:
+        PluginManager.discover(disable=["gate", "polcy"])
+
+    assert caught.value.path == "plugins.disable[1]"
+    assert "no plugin or distribution is named 'polcy'." in str(caught.value)
+    assert "Did you mean 'policy'?" in str(caught.value)
+    assert "batchwright_plugins.victim" in str(caught.value)
+
+
+# find
+
+
+def test_find_unknown_lists_choices_and_suggests():
+    manager = PluginManager.inspect(defaults=("batchwright_plugins.policy",))
+
+    with pytest.raises(PluginError) as caught:
+        manager.find("policy", "fcsf", option="scheduler.policy")
+
+    assert str(caught.value).startswith(
+        "scheduler.policy: there is no policy 'fcsf'. Did you mean 'fcfs'? Choices: fcfs,"
+    )
+    assert "broken" not in str(caught.value)
+
+
+def test_find_ambiguous_names_both_distributions_and_says_what_to_do(install_distribution):
+    install_distribution("bw-a", entry_points={"a": "bw_dup_a"}, bw_dup_a=policy_source())
+    install_distribution("bw-b", entry_points={"b": "bw_dup_b"}, bw_dup_b=policy_source())
+    manager = PluginManager.discover(defaults=())
+
+    with pytest.raises(PluginError) as caught:
+        manager.find("policy", "shortest")
+
+    message = str(caught.value)
+    assert "the policy 'shortest' is offered by bw_dup_a (bw-a 1.0)" in message
+    assert "and by bw_dup_b (bw-b 1.0)" in message
+    assert (
+        "leave all but one out with plugins.disable (their names there: 'a', 'b')"
+        in message
+    )
+    enabled = PluginManager.discover(disable=["a"], defaults=())
+    assert enabled.find("policy", "shortest").distribution == "bw-b"
+
+
+def test_broken_plugin_stops_only_who_selects_what_it_prevents(install_distribution):
+    install_distribution(
+        "bw-broken", "0.3", entry_points={"broken": "bw_bad"}, bw_bad="import bw_not_there"
+    )
+    manager = PluginManager.discover(defaults=("batchwright_plugins.policy",))
+
+    assert manager.find("policy", "fcfs")
+    with pytest.raises(PluginError) as caught:
+        manager.find("policy", "wanted")
+
+    message = str(caught.value)
+    assert "It may be missing because a plugin is broken: plugin 'broken'" in message
+    assert "(bw-broken 0.3): cannot be imported: ModuleNotFoundError" in message
+    assert "No module named 'bw_not_there'" in message
+    assert re.search(r"bw_bad\.py, line 1\)", message)
+
+
+def test_fault_of_another_kind_is_not_blamed(install_distribution):
+    source = policy_source().replace("return [Shortest]", "raise RuntimeError('no')")
+    install_distribution(
+        "bw-raises", entry_points={"raises": "bw_raises"}, bw_raises=source
+    )
+    manager = PluginManager.discover(defaults=())
+
+    with pytest.raises(PluginError, match="RuntimeError: no"):
+        manager.find("policy", "shortest")
+    with pytest.raises(
+        PluginError, match=re.escape("there is no gate 'shortest'. Choices: none.")
+    ):
+        manager.find("gate", "shortest")
+
+
+# Broken plugins, one case a way of being broken
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (
+            "register_policy",
+            "register_polcy",
+            "batchwright_register_polcy: there is no such hook. "
+            "Did you mean 'batchwright_register_policy'?",
+        ),
+        (
+            "@hookimpl",
+            "",
+            "_register_policy: is not marked as a hook: decorate it with @hookimpl",
+        ),
+        (
+            "register_policy()",
+            "register_policy(config)",
+            "Argument(s) {'config'} are declared in the hookimpl but can not be found in "
+            "the hookspec; hooks take no arguments",
+        ),
+        (
+            "return [Shortest]",
+            "raise KeyError('x')",
+            "batchwright_register_policy: failed: KeyError: 'x'",
+        ),
+        (
+            "return [Shortest]",
+            "return Shortest",
+            "'type' object is not iterable; expected a list of classes",
+        ),
+        (
+            "return [Shortest]",
+            "return [Shortest(None, None)]",
+            "derived from SchedulingPolicy",
+        ),
+        (
+            "return [Shortest]",
+            "return [int]",
+            "int is not derived from SchedulingPolicy; derive it",
+        ),
+        (
+            "return [Shortest]",
+            "return [Shortest, Shortest]",
+            "named 'shortest': rename one",
+        ),
+        ('name = "shortest"', "pass", 'Shortest has no name; add: name = "..."'),
+        ('"shortest"', '"Shortest First"', "expected lower-case letters and digits"),
+        (
+            "name =",
+            "Options = dict; name =",
+            "Options is <class 'dict'>; expected an attrs class (use @attrs.frozen)",
+        ),
+        (
+            "def key(self, request)",
+            "def key(self)",
+            "Shortest.key takes (self); it is called as (self, request)",
+        ),
+        ("def key", "async def key", "Shortest.key is async; it is called without await"),
+        ("@hookimpl", "batchwright_api = '7'\n    @hookimpl", "asks for plugin API '7'"),
+    ],
+)
+def test_broken_plugin_is_reported_with_the_fault_and_its_source(
+    install_distribution, old, new, expected
+):
+    source = policy_source().replace(old, new)
+    install_distribution(
+        "bw-fault", "1.2", entry_points={"fault": "bw_fault"}, bw_fault=source
+    )
+
+    message = only_fault(inspect())
+
+    assert expected in message
+    assert message.startswith("plugin 'fault' (bw-fault 1.2): ")
+    assert message.endswith("[bw_fault]")
+
+
+def test_supported_api_version_is_accepted(install_distribution):
+    source = "batchwright_api = '1'\n" + dedent(policy_source())
+    install_distribution("bw-api", entry_points={"api": "bw_api"}, bw_api=source)
+
+    assert inspect().find("policy", "shortest")
+
+
+def test_abstract_methods_are_named(plugin_file):
+    path = plugin_file(
+        """
+        from batchwright import hookimpl
+        from batchwright.protocols import Hasher
+
+        class Half(Hasher):
+            name = "half"
+
+        @hookimpl
+        def batchwright_register_hasher():
+            return [Half]
+        """
+    )
+
+    assert "Half lacks digest, which Hasher asks for" in only_fault(inspect(load=[path]))
+
+
+def test_unresolvable_options_are_named(plugin_file):
+    path = plugin_file(
+        """
+        from __future__ import annotations
+        from attrs import frozen
+        from batchwright import SchedulingPolicy, hookimpl
+
+        @frozen
+        class Options:
+            weight: Decimal = 0
+
+        class Weighted(SchedulingPolicy):
+            name = "weighted"
+            Options = Options
+
+        @hookimpl
+        def batchwright_register_policy():
+            return [Weighted]
+        """
+    )
+
+    assert "Weighted.Options: name 'Decimal' is not defined" in only_fault(
+        inspect(load=[path])
+    )
+
+
+def test_sound_classes_of_a_broken_plugin_are_kept(install_distribution):
+    source = policy_source().replace("[Shortest]", "[int, Shortest]")
+    install_distribution(
+        "bw-partly", entry_points={"partly": "bw_partly"}, bw_partly=source
+    )
+    manager = inspect()
+
+    assert "int is not derived" in only_fault(manager)
+    assert manager.find("policy", "shortest")
+
+
+def test_module_announced_twice_is_reported(install_distribution):
+    install_distribution(
+        "bw-twice",
+        entry_points={"a": "bw_twice", "b": "bw_twice"},
+        bw_twice=policy_source(),
+    )
+    manager = inspect()
+
+    assert "is announced twice; keep one of its entry points" in only_fault(manager)
+    assert manager.find("policy", "shortest")
+
+
+def test_plugin_that_exits_on_import_is_reported(install_distribution):
+    install_distribution(
+        "bw-exit", entry_points={"exits": "bw_exit"}, bw_exit="raise SystemExit(3)"
+    )
+
+    assert "cannot be imported: SystemExit: 3" in only_fault(inspect())
+
+
+# Files and objects that were asked for
+
+
+def test_broken_file_always_stops_the_start(plugin_file):
+    path = plugin_file("import bw_not_there", "broken_file.py")
+
+    with pytest.raises(
+        PluginError, match="cannot be imported: ModuleNotFoundError"
+    ) as caught:
+        PluginManager.discover([path], defaults=())
+
+    assert str(path) in str(caught.value)
+    assert not [name for name in sys.modules if "broken_file" in name]
+
+
+def test_file_without_a_hook_is_told_the_lines_to_add(plugin_file):
+    path = plugin_file(policy_source().partition("@hookimpl")[0])
+
+    with pytest.raises(PluginError) as caught:
+        PluginManager.discover([path], defaults=())
+
+    message = str(caught.value)
+    assert "class Shortest is never offered, since no hook returns it. Add:" in message
+    assert (
+        "    @hookimpl\n    def batchwright_register_policy():\n        return [Shortest]\n"
+        in message
+    )
+    assert str(path) in message
+
+
+def test_file_with_nothing_in_it_is_told_what_was_expected(plugin_file):
+    with pytest.raises(PluginError, match="has no hooks: expected functions marked with"):
+        PluginManager.discover([plugin_file("x = 1")], defaults=())
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("gone.py", "gone.py does not exist"),
+        ("notes.txt", "notes.txt is not a Python file"),
+    ],
+)
+def test_path_that_is_no_python_file_is_refused(tmp_path, name, expected):
+    (tmp_path / "notes.txt").write_text("")
+
+    with pytest.raises(PluginError, match=expected):
+        PluginManager.discover([tmp_path / name], defaults=())
+
+
+def test_broken_object_always_stops_the_start():
+    with pytest.raises(PluginError, match="plugin 'SimpleNamespace-0': has no hooks"):
+        PluginManager.discover(defaults=(), extra=[SimpleNamespace()])
