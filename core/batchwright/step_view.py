@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from batchwright.request_view import RequestView
+
 if TYPE_CHECKING:
     from batchwright.request import Request
-    from batchwright.request_view import RequestView
     from batchwright.scheduler.state import State
 
 __all__ = ["Running", "StepView"]
@@ -30,7 +31,9 @@ class Running:
     def __reversed__(self) -> Iterator[RequestView]:
         return (request.view for request in reversed(self._requests.values()))
 
-    def __contains__(self, request: RequestView) -> bool:
+    def __contains__(self, request: object) -> bool:
+        if not isinstance(request, RequestView):
+            return False
         mine = self._requests.get(request.request_id)
         return mine is not None and mine.view is request
 

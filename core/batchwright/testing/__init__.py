@@ -17,6 +17,7 @@ from batchwright.testing.driver import Driver, drive
 from batchwright.testing.executor import ScriptedExecutor
 from batchwright.testing.memory import PagedMemory
 from batchwright.testing.model import ScriptedModel, reference_output
+from batchwright.testing.plugins import make_plugin
 from batchwright.testing.recorder import Recorder
 from batchwright.testing.requests import make_request, prompt_tokens
 from batchwright.testing.violations import Violation, plan_violations, raise_violations
@@ -34,6 +35,7 @@ __all__ = [
     "check_outputs",
     "check_step",
     "drive",
+    "make_plugin",
     "make_request",
     "plan_violations",
     "prompt_tokens",

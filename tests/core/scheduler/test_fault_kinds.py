@@ -16,36 +16,18 @@ from batchwright import (
     RequestStatus,
     SamplingParams,
     Scheduler,
-    hookimpl,
 )
 from batchwright.protocols import Gate, Hasher
+from batchwright.testing import make_plugin
 from batchwright.verdicts import ADMIT, Park
 
 LENGTH = RequestStatus.FINISHED_LENGTH
 
 
-def plugin(**hooks: Any) -> Any:
-    """A plugin of classes by kind, e.g. gate=[MyGate]."""
-
-    class Plugin:
-        pass
-
-    def factory(classes: Any) -> Any:
-        @hookimpl
-        def offer(self: Any) -> Any:
-            return classes
-
-        return offer
-
-    for kind, classes in hooks.items():
-        setattr(Plugin, f"batchwright_register_{kind}", factory(classes))
-    return Plugin()
-
-
 class TestB01NeverIsNotNotNow:
     def test_b01_prompt_beyond_the_pool_is_refused(self, make_bench: Any) -> None:
         b = make_bench(usable=49, max_model_len=2048)
-        with pytest.raises(RequestRefusedError, match="63 KV blocks .* 49 usable"):
+        with pytest.raises(RequestRefusedError, match=r"63 KV blocks .* 49 usable"):
             b.add("A", 1002, 1)
         assert b.scheduler.requests == {}
         b.add("B", 10, 5)
@@ -286,7 +268,7 @@ class TestB28AbortInEveryState:
         return make_bench(
             budget=32,
             max_num_seqs=8,
-            plugins=[plugin(gate=[ParkAll])],
+            plugins=[make_plugin(gate=[ParkAll])],
             sections={"gate": [{"use": "park-hinted"}, {"use": "full-need"}]},
             **options,
         )
@@ -386,7 +368,7 @@ class Weak(Hasher):
 
 def test_b31_weak_hashes_are_refused(make_bench: Any) -> None:
     with pytest.raises(ConfigError, match=r"kv\.hasher: .*weak.* 1 bytes; at least 16"):
-        make_bench(kv={"hasher": "weak"}, plugins=[plugin(hasher=[Weak])])
+        make_bench(kv={"hasher": "weak"}, plugins=[make_plugin(hasher=[Weak])])
 
 
 def test_b31_hashes_are_the_same_in_every_process(make_bench: Any) -> None:
@@ -593,7 +575,9 @@ class TestB47CostsDoNotGrowWithTheQueue:
                 looked_at.append(request.request_id)
                 return ADMIT
 
-        b = make_bench(plugins=[plugin(gate=[Door])], sections={"gate": [{"use": "door"}]})
+        b = make_bench(
+            plugins=[make_plugin(gate=[Door])], sections={"gate": [{"use": "door"}]}
+        )
         for i in range(2000):
             b.add(f"parked{i}", 4, 4, hints={"park": True})
         b.add("free", 4, 4)
@@ -654,7 +638,9 @@ class TestB60SettingsAreChecked:
             Scheduler.from_config({section: {key: value}})
 
     def test_b60_budget_below_seats(self) -> None:
-        with pytest.raises(ConfigError, match="max_num_batched_tokens = 4 .* max_num_seqs"):
+        with pytest.raises(
+            ConfigError, match=r"max_num_batched_tokens = 4 .* max_num_seqs"
+        ):
             Scheduler.from_config(
                 {"scheduler": {"max_num_batched_tokens": 4, "max_num_seqs": 8}}
             )
@@ -701,6 +687,6 @@ def test_sampling_params_cover_every_refusal(make_bench: Any) -> None:
             b.add("r", 4, 4, sampling={name: value})
     with pytest.raises(RequestRefusedError, match="temperature must be finite"):
         b.add("r", 4, 4, sampling={"temperature": float("nan")})
-    with pytest.raises(RequestRefusedError, match="min_tokens .9. exceeds max_tokens"):
+    with pytest.raises(RequestRefusedError, match=r"min_tokens .9. exceeds max_tokens"):
         b.add("r", 4, 4, sampling={"min_tokens": 9})
     assert SamplingParams().problem() is None
