@@ -71,6 +71,11 @@ class Departures:
             state.room.land(request)
             return
         request.num_output_placeholders = 0
+        if not state.fits_pool(request.num_tokens):
+            # What was in flight when it yielded has made it outgrow the pool.
+            state.room.land(request)  # a place to be ended from
+            self.finish(request, RequestStatus.FINISHED_LENGTH, "kv_capacity")
+            return
         try:
             state.room.requeue(request)
         except RequestFault as fault:

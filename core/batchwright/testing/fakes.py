@@ -1,0 +1,78 @@
+"""Components that tests select: gates that obey a request's hints, a limit that sees all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from batchwright.hookspecs import hookimpl
+from batchwright.protocols import Executor, Gate, Limit
+from batchwright.testing.executor import ScriptedExecutor
+from batchwright.verdicts import ADMIT, Park, Skip, Stop, Verdict
+
+if TYPE_CHECKING:
+    from batchwright.context import Context
+    from batchwright.request_view import RequestView
+    from batchwright.step_view import StepView
+
+__all__ = ["HintGate", "VisitEveryone"]
+
+
+class HintGate(Gate):
+    """Does what a request's hints say.
+
+    ``hints = {"park": key}`` parks it until ``notify(key)`` when it arrives; ``"skip":
+    key`` skips it at every scan until the key is in ``open_keys``; ``"hold": n`` holds
+    it back without a key for n looks, ``"stop": n`` ends the scan at it n times.
+    """
+
+    name = "hint"
+
+    def __init__(self, options: Any, ctx: Context) -> None:
+        super().__init__(options, ctx)
+        self.open_keys: dict[str, None] = {}
+
+    def open(self, key: str) -> None:
+        """Let requests pass that are skipped until a key, and release it."""
+        self.open_keys[key] = None
+        self.ctx.release(key)
+
+    def submit(self, request: RequestView) -> Verdict:
+        key = request.hints.get("park")
+        return ADMIT if key is None else Park(key, "as its hints say")
+
+    def candidate(self, request: RequestView, view: StepView) -> Verdict:
+        key = request.hints.get("skip")
+        if key is not None and key not in self.open_keys:
+            return Skip(until=key, reason="as its hints say")
+        looks = request.state[self.ctx.slot] or 0
+        request.state[self.ctx.slot] = looks + 1
+        if looks < request.hints.get("hold", 0):
+            return Skip(reason=f"look {looks + 1}")
+        if looks < request.hints.get("stop", 0):
+            return Stop(f"look {looks + 1}")
+        return ADMIT
+
+
+class VisitEveryone(Limit):
+    """Cuts nothing, but wants to be asked about decodes: no request is left out."""
+
+    name = "visit-everyone"
+    affects_decode = True
+
+    def grant(self, request: RequestView, num_tokens: int, view: StepView) -> int:
+        return num_tokens
+
+
+@hookimpl
+def batchwright_register_executor() -> list[type[Executor]]:
+    return [ScriptedExecutor]
+
+
+@hookimpl
+def batchwright_register_gate() -> list[type[Gate]]:
+    return [HintGate]
+
+
+@hookimpl
+def batchwright_register_limit() -> list[type[Limit]]:
+    return [VisitEveryone]
