@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -112,14 +114,15 @@ def _weights(folder: Path, name: str, dtype: str, device: torch.device) -> Any:
 
     place = {} if device.type == "cpu" else {"device_map": {"": str(device)}}
     try:
-        model, info = AutoModelForCausalLM.from_pretrained(
-            folder,
-            dtype=dtype if dtype == "auto" else getattr(torch, dtype),
-            attn_implementation=attention_bridge.NAME,
-            local_files_only=True,
-            output_loading_info=True,
-            **place,
-        )
+        with _no_progress_bar():
+            model, info = AutoModelForCausalLM.from_pretrained(
+                folder,
+                dtype=dtype if dtype == "auto" else getattr(torch, dtype),
+                attn_implementation=attention_bridge.NAME,
+                local_files_only=True,
+                output_loading_info=True,
+                **place,
+            )
     except Exception as error:
         raise ModelError(f"model {name} cannot be loaded: {error}") from error
     missing = sorted(info["missing_keys"])
@@ -129,6 +132,20 @@ def _weights(folder: Path, name: str, dtype: str, device: torch.device) -> Any:
             f"the first is {missing[0]}"
         )
     return model.eval().requires_grad_(False)
+
+
+@contextmanager
+def _no_progress_bar() -> Iterator[None]:
+    """Keep transformers from drawing over what the caller shows."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 def _eos_token_ids(model: Any) -> tuple[int, ...]:

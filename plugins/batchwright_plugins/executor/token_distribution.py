@@ -88,14 +88,17 @@ def kept(
     inside = likeliest.double() * keep
     if min_p.any():
         weights = weights * (weights >= floor)
-    mass = torch.where(keep[:, -1], weights.sum(-1, dtype=torch.float64), inside.sum(-1))
+    reaches = keep[:, -1]  # the candidates end before min_p or top_k does
+    whole = weights.sum(-1, dtype=torch.float64)
+    mass = torch.where(reaches & (top_k == 0), whole, inside.sum(-1))
     before = inside.cumsum(-1) - inside
-    keep &= (before < (top_p * mass).unsqueeze(1)) | (top_p >= 1).unsqueeze(1)
+    nucleus = (before < (top_p * mass).unsqueeze(1)) | (top_p >= 1).unsqueeze(1)
+    keep = keep & nucleus
     if likeliest.shape[1] == weights.shape[1]:
         return keep, torch.ones_like(top_k, dtype=torch.bool)
     last = likeliest.gather(1, keep.sum(-1, keepdim=True) - 1).squeeze(1)
     # An equal value outside would have an equal claim; the full sort settles it by id.
-    return keep, last > likeliest[:, -1]
+    return keep, (last > likeliest[:, -1]) & ~(reaches & (top_k > likeliest.shape[1]))
 
 
 def _some(values: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
