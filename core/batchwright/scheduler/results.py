@@ -164,7 +164,14 @@ class Results:
                 self._departures.finish(request, RequestStatus.FINISHED_ERROR, str(error))
 
     def _take_drafts(self, output: ModelOutput) -> None:
+        """Keep proposed drafts for the next step.
+
+        In a pipeline they are dropped: they continue tokens that the plans in flight
+        are sampling anew, so that they would stand one position too far.
+        """
         state = self._state
+        if state.settings.pipeline_depth > 1:
+            return
         for request_id, drafts in output.draft_token_ids.items():
             request = state.running.get(request_id)
             if request is None:

@@ -57,8 +57,9 @@ def hint_gate(driver):
 
 
 def add(driver, plan, request_id):
-    """Add a request, if it could ever run."""
+    """Add a request, if it could ever run; no two of them arrive at the same time."""
     model = driver.executor.model
+    driver.scheduler.clock.advance(1e-3)
     request = plan.make(
         request_id, vocab_size=model.vocab_size, eos_token_id=model.eos_token_id
     )
