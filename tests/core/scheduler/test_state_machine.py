@@ -8,7 +8,7 @@ from batchwright.clock import VirtualClock
 from batchwright.config import Config
 from batchwright.exceptions import RequestRefusedError
 from batchwright.plugin_manager import PluginManager
-from batchwright.testing import Driver, ScriptedExecutor, fakes
+from batchwright.testing import Driver, ScriptedExecutor, fakes, make_request
 from batchwright.testing.recorder import plain
 from batchwright.testing.strategies import KEYS, configurations, request_plans
 from hypothesis import HealthCheck, given, settings
@@ -192,3 +192,76 @@ def test_everything_holds_for_long(machine):
     run_state_machine_as_test(
         machine, settings=settings(max_examples=1000, stateful_step_count=60, **QUIET)
     )
+
+
+OPERATIONS = st.one_of(
+    st.tuples(st.just("add"), request_plans()),
+    st.tuples(st.just("turn"), st.integers(1, 12)),
+    st.tuples(st.just("turn"), st.integers(1, 12)),
+    st.tuples(st.just("abort"), st.integers(0, 12)),
+    st.tuples(st.just("open"), st.sampled_from(KEYS)),
+    st.tuples(st.just("notify"), st.sampled_from(KEYS)),
+)
+
+
+def apply(driver, operation, argument, number):
+    if operation == "add":
+        add(driver, argument, f"r{number}")
+    elif operation == "turn":
+        for _ in range(argument):
+            driver.turn()
+    elif operation == "abort":
+        driver.abort(f"r{argument}")
+    elif operation == "open":
+        hint_gate(driver).open(argument)
+    else:
+        driver.scheduler.notify(argument)
+
+
+def run_operations(config, operations, *, visit_everyone, num_draft_tokens=0):
+    driver = make_driver(
+        config, visit_everyone=visit_everyone, num_draft_tokens=num_draft_tokens
+    )
+    for number, (operation, argument) in enumerate(operations):
+        apply(driver, operation, argument, number)
+    finish(driver)
+    return driver
+
+
+@settings(max_examples=200, **QUIET)
+@given(
+    config=configurations(max_depth=1),
+    operations=st.lists(OPERATIONS, min_size=1, max_size=25),
+    num_drafts=st.sampled_from([0, 0, 0, 2]),
+)
+def test_fast_path_makes_the_plans_of_the_full_scan(config, operations, num_drafts):
+    """Carrying steady decodes changes no field of any plan, block ids included."""
+    full, fast = (
+        run_operations(
+            config, operations, visit_everyone=everyone, num_draft_tokens=num_drafts
+        ).recorder
+        for everyone in (True, False)
+    )
+    assert full.plans == fast.plans
+    assert full.outputs == fast.outputs
+    assert full.finished == fast.finished
+
+
+def test_fast_path_is_taken():
+    """The two builds that are compared differ: one carries decodes, one does not."""
+    config = {
+        "scheduler": {"pipeline_depth": 1},
+        "kv": {"num_blocks": 20, "block_size": 4},
+        "gate": [{"use": "hint"}],
+        "limit": [],
+    }
+    fast, full = (
+        make_driver(config, visit_everyone=everyone) for everyone in (False, True)
+    )
+    for driver in (fast, full):
+        for name in "AB":
+            driver.add(make_request(name, 3, 9))
+        for _ in range(3):
+            driver.turn()
+    assert len(fast.scheduler._state.steady) == 2
+    assert len(full.scheduler._state.steady) == 0
