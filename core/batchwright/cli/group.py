@@ -57,10 +57,10 @@ class CommandGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(command.name, command.cls.help) for command in commands])
         if self.plugins.broken:
+            num_faults = len(self.plugins.broken)
+            faults = "1 fault" if num_faults == 1 else f"{num_faults} faults"
             formatter.write_paragraph()
-            formatter.write_text(
-                f"{len(self.plugins.broken)} faults in plugins: see `batchwright plugins`."
-            )
+            formatter.write_text(f"{faults} in plugins: see `batchwright plugins`.")
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

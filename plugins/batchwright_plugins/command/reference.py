@@ -78,3 +78,7 @@ def _default(doc: OptionDoc) -> str:
 
 def _cell(text: str) -> str:
     return text.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    print(render_reference(), end="")

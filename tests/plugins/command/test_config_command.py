@@ -1,0 +1,121 @@
+"""``batchwright config`` shows and checks configurations, and starts nothing."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from batchwright.cli import CommandGroup, main
+from batchwright.config import SECTIONS, Config
+from batchwright_plugins.command.option_docs import document_options
+from batchwright_plugins.command.reference import render_reference
+
+REFERENCE = Path(__file__).parents[3] / "docs" / "reference" / "configuration.md"
+
+
+def config(*arguments: str) -> Result:
+    group = CommandGroup("batchwright", params=main.params, callback=main.callback)
+    return CliRunner().invoke(group, ["config", *arguments])
+
+
+@pytest.fixture
+def toml(tmp_path: Path) -> Path:
+    path = tmp_path / "run.toml"
+    path.write_text('[scheduler]\npolicy = "priority"\n[run]\nprompts = "prompts.txt"\n')
+    (tmp_path / "prompts.txt").write_text("hello\n")
+    return path
+
+
+# show
+
+
+def test_show_writes_every_value_in_effect(toml):
+    shown = tomllib.loads(config("show", str(toml), "-o", "kv.block_size=8").output)
+
+    assert shown["scheduler"]["policy"] == "priority"
+    assert shown["scheduler"]["max_num_seqs"] == 256
+    assert shown["kv"]["block_size"] == 8
+
+
+def test_show_without_a_file_writes_the_defaults():
+    assert Config().to_toml() == config("show").output
+
+
+def test_show_defaults_is_a_configuration_of_defaults():
+    text = config("show", "--defaults").output
+
+    assert Config() == Config.from_dict(tomllib.loads(text))
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_show_defaults_documents_every_option(section):
+    text = config("show", "--defaults").output
+    block = text.partition(f"[{section}]\n")[2].partition("\n\n")[0]
+
+    for doc in document_options(SECTIONS[section]):
+        assert doc.help, f"{section}.{doc.name} is not documented"
+        assert f"\n{doc.name} = {doc.default_toml}" in block or f"# {doc.name} =" in block
+
+
+def test_show_defaults_has_the_options_of_components():
+    text = config("show", "--defaults").output
+
+    assert '# [[gate]]\n# use = "watermark"\n' in text
+    assert "# fraction = 0.01" in text
+
+
+def test_show_defaults_takes_no_file(toml):
+    result = config("show", "--defaults", str(toml))
+
+    assert result.exit_code == 2
+    assert "--defaults takes neither FILE nor -o" in result.stderr
+
+
+# check
+
+
+def test_check_accepts_and_says_what_was_chosen(toml):
+    result = config("check", str(toml))
+
+    assert result.exit_code == 0
+    assert result.output.startswith(f"{toml}: valid (policy priority, ")
+    assert "gate full-need" in result.output
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        ("scheduler.polcy=x", "scheduler.polcy: unknown option. Did you mean 'policy'?"),
+        ("scheduler.policy=x", "scheduler.policy: there is no policy 'x'. Choices: "),
+        ("gate[0].x=1", "gate[0].x: unknown option."),
+        ("scheduler.max_num_seqs=4096", "max_num_batched_tokens = 2048"),
+        ("plugins.load=['gone.py']", "gone.py does not exist"),
+        (
+            "plugins.disable=['x']",
+            "plugins.disable[0]: no plugin or distribution is named 'x'",
+        ),
+        ("run.prompts=gone.txt", "run.prompts: there is no file "),
+        ("model.path=./gone", "model.path: there is no folder "),
+    ],
+)
+def test_check_refuses_with_2(toml, override, expected):
+    result = config("check", str(toml), "-o", override)
+
+    assert result.exit_code == 2
+    assert expected in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_check_accepts_the_name_of_an_embedded_model(toml):
+    assert config("check", str(toml), "-o", "model.path=some-model").exit_code == 0
+
+
+# reference
+
+
+def test_reference_page_is_up_to_date():
+    """Write it anew with: python -m batchwright_plugins.command.reference > the page."""
+    assert render_reference() == REFERENCE.read_text(encoding="utf-8")
