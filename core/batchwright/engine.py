@@ -192,6 +192,8 @@ class Engine:
                 if output.finished and output.request_id in mine:
                     mine.remove(output.request_id)
                     yield output
+        while self._pending and not self.scheduler.requests:
+            self.step()  # what is still in flight computes nothing that anybody wants
 
     def close(self) -> None:
         """Let components and executor release what they hold."""
