@@ -43,6 +43,7 @@ class SteadyDecodes:
         enabled: bool,
     ) -> None:
         self._block_size = block_size
+        self._num_lookahead_tokens = num_lookahead_tokens
         self._spare_blocks = -(-num_lookahead_tokens // block_size)
         self.epoch = Epoch()
         self.enabled = enabled
@@ -102,8 +103,15 @@ class SteadyDecodes:
         self._calendar.appoint(request, num_computed_tokens)
 
     def needing_block(self) -> dict[str, Request]:
-        """Those whose next token goes into a block that they do not have yet."""
-        return self._calendar.at_position(0)
+        """Those whose next token, or lookahead behind it, may go into a new block.
+
+        With lookahead a block is taken as soon as the last slot beyond the token is in
+        it; where the pool is too small for that, when the token itself is.
+        """
+        lookahead = self._num_lookahead_tokens
+        if not lookahead:
+            return self._calendar.at_position(0)
+        return self._calendar.at_position(0) | self._calendar.at_position(-lookahead)
 
     def can_carry(
         self, num_tokens: int, num_free_blocks: int, *, order_matters: bool

@@ -1,4 +1,4 @@
-"""Components that tests select: gates that obey a request's hints, a limit that sees all."""
+"""Components that tests select: gates that obey hints, a limit that sees everybody."""
 
 from __future__ import annotations
 

@@ -3,14 +3,6 @@
 import logging
 
 import pytest
-from batchwright.assembly import Assembly
-from batchwright.clock import VirtualClock
-from batchwright.config import Config
-from batchwright.exceptions import RequestRefusedError
-from batchwright.plugin_manager import PluginManager
-from batchwright.testing import Driver, ScriptedExecutor, fakes, make_request
-from batchwright.testing.recorder import plain
-from batchwright.testing.strategies import KEYS, configurations, request_plans
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -20,6 +12,14 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+
+from batchwright.assembly import Assembly
+from batchwright.clock import VirtualClock
+from batchwright.config import Config
+from batchwright.exceptions import RequestRefusedError
+from batchwright.plugin_manager import PluginManager
+from batchwright.testing import Driver, ScriptedExecutor, fakes, make_request
+from batchwright.testing.strategies import KEYS, configurations, request_plans
 
 PLUGINS = PluginManager.discover((), (), extra=(fakes,))
 VOCABULARY, EOS_ONE_IN = 23, 12
