@@ -150,12 +150,18 @@ class Engine:
             ExecutorError: The executor failed ``max_restarts`` times in a row.
             PluginError: A component failed too often in a row.
         """
-        depth = self.scheduler.pipeline_depth
-        while len(self._pending) < depth:
+        self._plan_ahead()
+        return self._compute_next()
+
+    def _plan_ahead(self) -> None:
+        """Fill the pipeline."""
+        while len(self._pending) < self.scheduler.pipeline_depth:
             plan = self.scheduler.schedule()
             self._pending.append(plan)
             if plan.is_empty:
-                break
+                return
+
+    def _compute_next(self) -> list[RequestOutput]:
         plan = self._pending[0]
         output = self._execute(plan)
         if output is None:
@@ -193,7 +199,7 @@ class Engine:
                     mine.remove(output.request_id)
                     yield output
         while self._pending and not self.scheduler.requests:
-            self.step()  # what is still in flight computes nothing that anybody wants
+            self._compute_next()  # nobody wants its results, but it holds blocks
 
     def close(self) -> None:
         """Let components and executor release what they hold."""
