@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -36,6 +36,34 @@ class StepRecord:
     def debt(self, request_id: str) -> int:
         """Tokens that a granted request owed before this step."""
         return self._draft.debts.get(request_id, 1)
+
+    @property
+    def visited(self) -> Mapping[str, int]:
+        """Requests whose grant was decided by a visit, with what they owed (tokens).
+
+        The others that were granted something are ``num_carried`` in steady decode: one
+        token owed, one token granted.
+        """
+        return self._draft.debts
+
+    @property
+    def admitted(self) -> Iterator[RequestView]:
+        """Requests that began to run in this step, resumed ones among them."""
+        return (request.view for request in self._draft.admitted.values())
+
+    @property
+    def new_blocks(self) -> Mapping[str, list[int]]:
+        """Blocks that this step sends along: new ones, or an admitted request's table."""
+        return self._draft.tables
+
+    @property
+    def waiting_reasons(self) -> Mapping[str, str]:
+        """Why requests wait, where that changed since the last step; empty: no more.
+
+        A request that none was ever given for, or an empty one, waits in the queue:
+        behind the one in ``stopped_by``, or until the step has room.
+        """
+        return self._state.room.new_reasons
 
     @property
     def shortage(self) -> bool:

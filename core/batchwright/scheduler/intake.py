@@ -132,6 +132,7 @@ class Intake:
             state.room.add(request)
         except RequestFault as fault:
             state.room.land(request)  # a place to be ended from
+            state.announcer.tell("on_add", request.view)
             self._departures.fail(request, fault)
             return
         if park is not None:

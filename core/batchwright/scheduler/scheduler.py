@@ -122,6 +122,7 @@ class Scheduler:
         finally:
             # What is taken out from now on is no part of a plan being made.
             state.draft = Draft(0, 0, 0, 0)
+            state.room.new_reasons.clear()
             self._is_stepping = False
         return plan
 

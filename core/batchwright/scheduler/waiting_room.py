@@ -39,6 +39,8 @@ class WaitingRoom:
         self._arrivals: dict[str, Request] = {}
         self.num_parked = 0
         self.num_prompt_tokens = 0
+        self.new_reasons: dict[str, str] = {}
+        """Why requests wait, where that changed since the last plan; empty: no more."""
 
     def __len__(self) -> int:
         return len(self._arrivals)
@@ -61,8 +63,6 @@ class WaitingRoom:
         """
         self._call_policy("key", self._queue.add, request)
         self._enter(request)
-        if request.num_preemptions == 0:
-            self.num_prompt_tokens += request.num_prompt_tokens
 
     def requeue(self, request: Request) -> None:
         """Queue a preempted request.
@@ -72,34 +72,41 @@ class WaitingRoom:
         """
         self._call_policy("requeue", self._policy.requeue, request)
         self._enter(request)
+        self.new_reasons[request.request_id] = request.waiting_reason
 
     def land(self, request: Request) -> None:
         """Keep a preempted request until ``requeue``: a step in flight will answer it."""
         self._enter(request)
         self._landing[request.request_id] = request
-        request.waiting_reason = "waits for the step in flight that computes it"
+        self._note(request, "waits for the step in flight that computes it")
 
     def landed(self, request: Request) -> None:
         """Take a request out of the landing, to be requeued or ended."""
         del self._landing[request.request_id]
         del self._arrivals[request.request_id]
+        request.waiting_reason = "preempted"
 
     def park(self, request: Request, key: str, reason: str) -> None:
         """Put a queued request aside until ``notify(key)``."""
         self._put_aside(request, "notify", key)
         request.status = RequestStatus.PARKED
-        request.waiting_reason = reason or f"parked on {key!r}"
+        self._note(request, reason or f"parked on {key!r}")
         self.num_parked += 1
 
     def skip(self, request: Request, key: str, reason: str) -> None:
         """Put a queued request aside until ``release(key)``."""
         self._put_aside(request, "release", key)
-        request.waiting_reason = reason or f"skipped until {key!r}"
+        self._note(request, reason or f"skipped until {key!r}")
 
     def pass_over(self, request: Request, reason: str) -> None:
         """Take a queued request out of this scan only."""
         self._passed_over.append((request, self._queue.remove(request.view)))
-        request.waiting_reason = reason
+        self.hold(request, reason)
+
+    def hold(self, request: Request, reason: str) -> None:
+        """Note why a queued request was not admitted by this scan."""
+        if request.waiting_reason != reason:
+            self._note(request, reason)
 
     def end_scan(self) -> None:
         """Return those that were passed over to their places."""
@@ -155,6 +162,7 @@ class WaitingRoom:
         else:
             self._take_from_queue(request)
         del self._arrivals[request_id]
+        self.new_reasons.pop(request_id, None)
         if request.num_preemptions == 0:
             self.num_prompt_tokens -= request.num_prompt_tokens
 
@@ -178,6 +186,12 @@ class WaitingRoom:
 
     def _enter(self, request: Request) -> None:
         self._arrivals[request.request_id] = request
+        if request.num_preemptions == 0:
+            self.num_prompt_tokens += request.num_prompt_tokens
+
+    def _note(self, request: Request, reason: str) -> None:
+        request.waiting_reason = reason
+        self.new_reasons[request.request_id] = reason
 
     def _call_policy(self, method: str, call: Any, request: Request) -> None:
         try:
@@ -196,7 +210,7 @@ class WaitingRoom:
             self.num_parked -= 1
             preempted = request.num_preemptions > 0
             request.status = RequestStatus.PREEMPTED if preempted else RequestStatus.WAITING
-        request.waiting_reason = ""
+        self._note(request, "")
         self._queue.restore(request.view, ticket)
 
     def _forget_aside(self, request: Request) -> None:

@@ -265,5 +265,5 @@ class WaitingScan:
         state.announcer.tell("on_admit", request.view, hit.num_tokens, need.num_step_blocks)
 
     def _stop_at(self, request: Request, reason: str) -> None:
-        request.waiting_reason = reason
+        self._state.room.hold(request, reason)
         self._state.draft.stopped_by = (request.request_id, reason)
