@@ -39,6 +39,15 @@ class Intake:
             raise RequestRefusedError(
                 request.request_id, "a live request has this id; ids must be unique"
             )
+        if (
+            request.request_id in state.ended
+            or state.fence.last_flight(request) is not None
+        ):
+            raise RequestRefusedError(
+                request.request_id,
+                "a request of this id has ended, but not been told of, or a step in flight "
+                "still computes it; use the id again after the next update",
+            )
         if request.state or request.finish is not None:
             raise RequestRefusedError(
                 request.request_id, "this Request object was added before; make a new one"

@@ -74,6 +74,9 @@ class Watch:
 
     def _hand_out(self, plan: SchedulerOutput, view: StepView) -> Iterator[Violation]:
         """Follow the block tables; blocks handed out anew must be nobody else's: I5."""
+        voided = len(self._in_flight) - (view.num_in_flight - 1)
+        for step_id in list(self._in_flight)[: max(0, voided)]:
+            del self._in_flight[step_id]  # the executor was restarted
         for request_id in plan.finished_req_ids:
             self._tables.pop(request_id, None)
         size, used = self.limits.block_size, {}

@@ -1,0 +1,214 @@
+"""Writes down every decision, one JSON line a step."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final
+
+from attrs import frozen
+
+from batchwright.exceptions import ConfigError
+from batchwright.option import option
+from batchwright.protocols import Observer
+
+if TYPE_CHECKING:
+    from batchwright.context import Context
+    from batchwright.request_view import RequestView
+    from batchwright.step_record import StepRecord
+
+__all__ = ["FORMAT", "DecisionLog"]
+
+FORMAT: Final = "batchwright-decisions"
+VERSION: Final = 1
+
+
+@frozen
+class Options:
+    """Options of the decision log."""
+
+    path: str = option(
+        "decisions.jsonl", "The file that is written; an old one is replaced."
+    )
+    flush: bool = option(False, "Whether each line is on disk before the next step.")
+    block_ids: bool = option(False, "Whether blocks are listed by id instead of counted.")
+
+
+class DecisionLog(Observer):
+    """What each step decided and why, as JSON lines: equal runs write equal bytes.
+
+    The first line names the format, its version and the sizes of the run. Then comes
+    one line a step; keys that would be empty are left out:
+
+    - ``step``, ``time`` (seconds on the scheduler's clock), ``budget``, ``tokens``
+    - ``added``: by request, ``[prompt tokens, most output tokens, arrival time]``
+    - ``finished``: by request, ``[reason, detail]``; ended since the line before
+    - ``admitted``, ``resumed``: by request, tokens that the prefix cache held of it
+    - ``grants``: by request, ``[tokens owed, tokens granted, new blocks]``; of those whose
+      grant was decided by a visit
+    - ``carried``: how many others decode steadily, one token owed and granted each: all
+      running requests but those in ``grants`` and in ``left_out``
+    - ``blocks``: by carried request, new blocks
+    - ``left_out``: running requests that were granted nothing
+    - ``preempted``: by request, for whom it had to yield
+    - ``waits``: by request, why it waits, where that changed; empty: in the queue again
+    - ``stop``: ``[request or null, why]``: where the scan of waiting requests ended, if
+      that changed; null: nobody was held back. Requests without a reason of their own
+      wait behind it.
+    - ``running``, ``waiting``, ``parked`` (of those waiting), ``free`` (blocks)
+
+    A line without ``step`` has only what was added and finished meanwhile: at the end,
+    and where a request did both between two steps. A step costs what changes in it,
+    whatever waits. ``decision_trail`` reads it back.
+    """
+
+    name = "decision-log"
+    Options = Options
+
+    def __init__(self, options: Any, ctx: Context) -> None:
+        super().__init__(options, ctx)
+        self._file: IO[str] | None = None
+        self._added: dict[str, list[Any]] = {}
+        self._finished: dict[str, list[str]] = {}
+        self._stop: list[str | None] | None = None
+        self._num_lines = 0
+
+    def setup(self) -> None:
+        """Open the file.
+
+        Raises:
+            ConfigError: It cannot be written.
+        """
+        path = Path(self.options.path)
+        try:
+            self._file = path.open("w", encoding="utf-8", newline="\n")
+        except OSError as error:
+            raise ConfigError(
+                f"cannot be written: {error.strerror}: {path}", path=f"{self.ctx.path}.path"
+            ) from error
+        limits = self.ctx.limits
+        self._write(
+            {
+                "format": FORMAT,
+                "version": VERSION,
+                "block_size": limits.block_size,
+                "num_usable_blocks": self.ctx.view.num_usable_blocks,
+                "max_num_seqs": limits.max_num_seqs,
+                "max_num_batched_tokens": limits.max_num_batched_tokens,
+                "max_model_len": limits.max_model_len,
+            }
+        )
+
+    def close(self) -> None:
+        if self._file is None:
+            return
+        self._write_events()
+        self._file.close()
+        self._file = None
+
+    def summary(self) -> dict[str, object]:
+        """Where the log is, and how long."""
+        return {"path": self.options.path, "lines": self._num_lines}
+
+    def on_add(self, request: RequestView) -> None:
+        if request.request_id in self._finished:
+            self._write_events()  # an id is used again: what came first stays first
+        self._added[request.request_id] = [
+            request.num_prompt_tokens,
+            request.max_tokens,
+            request.arrival_time,
+        ]
+
+    def on_finish(self, request: RequestView) -> None:
+        assert request.finish is not None
+        finish = request.finish
+        if request.request_id in self._added:
+            self._write_events()
+        self._finished[request.request_id] = [finish.reason, finish.detail]
+
+    def on_step(self, record: StepRecord) -> None:
+        view = record.view
+        line = {
+            "step": record.plan.step_id,
+            "time": view.now,
+            "budget": record.budget,
+            "tokens": record.plan.total_num_scheduled_tokens,
+            **self._take_events(),
+            **self._decisions(record),
+            "running": view.num_running,
+            "waiting": view.num_waiting,
+            "parked": view.num_parked,
+            "free": view.num_free_blocks,
+        }
+        self._write(line)
+
+    def _write_events(self) -> None:
+        """Write a line between steps."""
+        events = self._take_events()
+        if events:
+            self._write({"time": self.ctx.clock.now(), **events})
+
+    def _take_events(self) -> dict[str, Any]:
+        events = {"added": self._added, "finished": self._finished}
+        self._added, self._finished = {}, {}
+        return {key: value for key, value in events.items() if value}
+
+    def _decisions(self, record: StepRecord) -> dict[str, Any]:
+        """What was decided, without what is empty."""
+        plan, visited = record.plan, record.visited
+        grants, resumed = (
+            plan.num_scheduled_tokens,
+            plan.scheduled_cached_reqs.resumed_req_ids,
+        )
+        hits = {
+            request.request_id: request.num_computed_tokens - grants[request.request_id]
+            for request in record.admitted
+        }
+        decisions: dict[str, Any] = {
+            "admitted": {key: hit for key, hit in hits.items() if key not in resumed},
+            "resumed": {key: hits[key] for key in resumed},
+            "grants": {
+                key: [debt, grants[key], self._new_blocks(record, key, hits.get(key, 0))]
+                for key, debt in visited.items()
+            },
+            "carried": record.num_carried,
+            "blocks": {
+                key: self._new_blocks(record, key, 0)
+                for key in record.new_blocks
+                if key not in visited
+            },
+            "left_out": self._left_out(record),
+            "preempted": {
+                key: record.preempted_for.get(key) for key in plan.preempted_req_ids
+            },
+            "waits": dict(record.waiting_reasons),
+        }
+        changed = {key: value for key, value in decisions.items() if value}
+        return changed | self._stopped(record)
+
+    def _new_blocks(self, record: StepRecord, request_id: str, hit: int) -> int | list[int]:
+        """Blocks taken for a request in this step: those behind its hit."""
+        table = record.new_blocks.get(request_id, [])
+        new = table[hit // self.ctx.limits.block_size :]
+        return new if self.options.block_ids else len(new)
+
+    def _left_out(self, record: StepRecord) -> list[str]:
+        grants = record.plan.num_scheduled_tokens
+        if len(grants) == record.view.num_running:
+            return []
+        return [r.request_id for r in record.view.running if r.request_id not in grants]
+
+    def _stopped(self, record: StepRecord) -> dict[str, Any]:
+        request_id, reason = record.stopped_by
+        stop = [request_id, reason] if reason else None
+        if stop == self._stop:
+            return {}
+        self._stop = stop
+        return {"stop": stop}
+
+    def _write(self, line: dict[str, Any]) -> None:
+        assert self._file is not None, "setup() was called"
+        self._file.write(json.dumps(line, separators=(",", ":"), ensure_ascii=False) + "\n")
+        self._num_lines += 1
+        if self.options.flush:
+            self._file.flush()

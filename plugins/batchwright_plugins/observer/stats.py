@@ -1,0 +1,174 @@
+"""Counts what happens and measures how long it takes."""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, Any
+
+from batchwright.metrics import RequestTimes, mean, percentile
+from batchwright.protocols import Observer
+
+if TYPE_CHECKING:
+    from batchwright.context import Context
+    from batchwright.messages import StepOutputs
+    from batchwright.request_view import RequestView
+    from batchwright.step_record import StepRecord
+
+__all__ = ["Stats"]
+
+_REASONS = ("stop", "length", "abort", "error")
+_TIMES = ("queue_time", "ttft", "tpot", "e2e")
+_PERCENTILES = (50, 90, 99)
+
+
+class Stats(Observer):
+    """Latencies, throughput, preemptions, prefix hits, use of KV, of one run.
+
+    A step costs it what was visited in it, nothing a carried decode. Latencies are those
+    of requests that ended by themselves (``stop``, ``length``): aborted and failed ones
+    are counted, not timed. A preempted request has one TTFT, that of its first token.
+
+    Keys of ``summary()``, in order (None where there is nothing to measure):
+
+    - ``requests_added``, ``requests_live``, ``finished_stop``, ``finished_length``,
+      ``finished_abort``, ``finished_error``: requests
+    - ``queue_time_*_s``, ``ttft_*_s``, ``tpot_*_s``, ``e2e_*_s``: seconds, each with
+      ``mean``, ``p50``, ``p90``, ``p99`` (see ``batchwright.metrics``)
+    - ``duration_s``: from the first arrival to the last commit
+    - ``output_tokens``, ``scheduled_tokens``: tokens; ``output_tokens_per_s`` and
+      ``requests_per_s`` (ended by themselves) over the duration
+    - ``steps``, ``empty_steps``: plans
+    - ``preemptions``: times; ``recomputed_tokens``: tokens; ``recompute_tax_ratio``:
+      of all scheduled tokens
+    - ``prefix_queried_tokens``, ``prefix_hit_tokens``: tokens, each request once, at its
+      first admission; ``prefix_hit_ratio``
+    - ``kv_peak_ratio``: of usable blocks, after planning
+    - ``decode_grants``: grants of a debt of one token; ``carried_ratio``: those of them
+      that no visit decided (the fast path)
+    """
+
+    name = "stats"
+
+    def __init__(self, options: Any, ctx: Context) -> None:
+        super().__init__(options, ctx)
+        self._live: dict[str, RequestView] = {}
+        self._times = {name: array("d") for name in _TIMES}
+        self._finished = dict.fromkeys(_REASONS, 0)
+        self._num_added = 0
+        self._begin: float | None = None
+        self._end = 0.0
+        self._num_output_tokens = 0
+        self._num_scheduled_tokens = 0
+        self._num_recomputed_tokens = 0
+        self._num_steps = 0
+        self._num_empty_steps = 0
+        self._num_preemptions = 0
+        self._num_queried_tokens = 0
+        self._num_hit_tokens = 0
+        self._num_decodes = 0
+        self._num_carried = 0
+        self._fewest_free_blocks: int | None = None
+
+    def on_add(self, request: RequestView) -> None:
+        self._num_added += 1
+        self._live[request.request_id] = request
+        if self._begin is None or request.arrival_time < self._begin:
+            self._begin = request.arrival_time
+
+    def on_admit(self, request: RequestView, hit: int, need: int) -> None:
+        if request.num_preemptions == 0:
+            self._num_queried_tokens += request.num_prompt_tokens
+            self._num_hit_tokens += hit
+
+    def on_preempt(self, request: RequestView, cause: str, lost_tokens: int) -> None:
+        self._num_preemptions += 1
+
+    def on_finish(self, request: RequestView) -> None:
+        del self._live[request.request_id]
+        assert request.finish is not None
+        reason = request.finish.reason
+        self._finished[reason] += 1
+        self._num_output_tokens += request.num_output_tokens
+        self._num_recomputed_tokens += request.num_recomputed_tokens
+        if reason in ("stop", "length"):
+            times = RequestTimes.of(request)
+            for name, values in self._times.items():
+                value = getattr(times, name)
+                if value is not None:
+                    values.append(value)
+
+    def on_step(self, record: StepRecord) -> None:
+        num_tokens = record.plan.total_num_scheduled_tokens
+        self._num_steps += 1
+        self._num_empty_steps += not num_tokens
+        self._num_scheduled_tokens += num_tokens
+        carried = record.num_carried
+        self._num_carried += carried
+        self._num_decodes += carried + sum(
+            1 for debt in record.visited.values() if debt == 1
+        )
+        free, fewest = record.view.num_free_blocks, self._fewest_free_blocks
+        if fewest is None or free < fewest:
+            self._fewest_free_blocks = free
+
+    def on_outputs(self, outputs: StepOutputs) -> None:
+        self._end = self.ctx.clock.now()
+
+    def summary(self) -> dict[str, object]:
+        ended = self._finished["stop"] + self._finished["length"]
+        duration = self._duration()
+        output = self._num_output_tokens + sum(
+            request.num_output_tokens for request in self._live.values()
+        )
+        return {
+            "requests_added": self._num_added,
+            "requests_live": len(self._live),
+            **{f"finished_{reason}": count for reason, count in self._finished.items()},
+            **self._latencies(),
+            "duration_s": duration,
+            "output_tokens": output,
+            "scheduled_tokens": self._num_scheduled_tokens,
+            "output_tokens_per_s": _ratio(output, duration),
+            "requests_per_s": _ratio(ended, duration),
+            "steps": self._num_steps,
+            "empty_steps": self._num_empty_steps,
+            **self._recomputing(),
+            "prefix_queried_tokens": self._num_queried_tokens,
+            "prefix_hit_tokens": self._num_hit_tokens,
+            "prefix_hit_ratio": _ratio(self._num_hit_tokens, self._num_queried_tokens),
+            "kv_peak_ratio": self._kv_peak(),
+            "decode_grants": self._num_decodes,
+            "carried_ratio": _ratio(self._num_carried, self._num_decodes),
+        }
+
+    def _duration(self) -> float:
+        return 0.0 if self._begin is None else max(0.0, self._end - self._begin)
+
+    def _latencies(self) -> dict[str, float | None]:
+        found: dict[str, float | None] = {}
+        for name, values in self._times.items():
+            ordered = sorted(values)
+            found[f"{name}_mean_s"] = mean(ordered)
+            for share in _PERCENTILES:
+                found[f"{name}_p{share}_s"] = percentile(ordered, share)
+        return found
+
+    def _recomputing(self) -> dict[str, object]:
+        again = self._num_recomputed_tokens + sum(
+            request.num_recomputed_tokens for request in self._live.values()
+        )
+        return {
+            "preemptions": self._num_preemptions,
+            "recomputed_tokens": again,
+            "recompute_tax_ratio": _ratio(again, self._num_scheduled_tokens),
+        }
+
+    def _kv_peak(self) -> float | None:
+        if self._fewest_free_blocks is None:
+            return None
+        usable = self.ctx.view.num_usable_blocks
+        return (usable - self._fewest_free_blocks) / max(1, usable)
+
+
+def _ratio(part: float, whole: float) -> float | None:
+    return part / whole if whole else None
