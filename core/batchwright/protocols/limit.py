@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
 from batchwright.protocols.component import Component, Lifecycle
@@ -25,6 +26,7 @@ class Limit(Component, Lifecycle):
     """Whether it wants to be asked about a debt of one token. If any limit does, no
     request is left out of the scan, and a step costs what runs."""
 
+    @abstractmethod
     def grant(self, request: RequestView, num_tokens: int, view: StepView) -> int:
         """Bound a grant.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
 from batchwright.protocols.component import Component, Lifecycle
@@ -21,6 +22,7 @@ class Preemption(Component, Lifecycle):
 
     kind: ClassVar[str] = "preemption"
 
+    @abstractmethod
     def keep(self, request: RequestView, block_ids: list[int]) -> int:
         """Take care of a request's KV before its blocks are given up.
 

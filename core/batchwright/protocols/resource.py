@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
 from batchwright.protocols.component import Component, Lifecycle
@@ -31,6 +32,7 @@ class Resource(Component, Lifecycle):
         """
         return None
 
+    @abstractmethod
     def reserve(self, request: RequestView) -> bool:
         """Take what the request needs to run; False, and nothing taken, if it is short.
 
@@ -40,6 +42,7 @@ class Resource(Component, Lifecycle):
         """
         raise NotImplementedError
 
+    @abstractmethod
     def release(self, request: RequestView) -> None:
         """Give back what ``reserve`` took. Called once for each success of it.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
 from batchwright.protocols.component import Component, Lifecycle
@@ -22,6 +23,7 @@ class Victim(Component, Lifecycle):
 
     kind: ClassVar[str] = "victim"
 
+    @abstractmethod
     def choose(self, running: Running, needy: RequestView, view: StepView) -> RequestView:
         """Choose a running request; ``needy`` itself is allowed.
 
