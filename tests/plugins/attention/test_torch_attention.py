@@ -63,7 +63,8 @@ def spec_of(case: Case) -> AttentionSpec:
 
 def backend_of(case: Case, num_blocks: int) -> TorchAttention:
     """A backend whose cache holds NaN wherever nothing was written."""
-    backend: Any = TorchAttention(TorchAttentionOptions(case.chunk_tokens), None)  # type: ignore[arg-type]
+    options = TorchAttentionOptions(case.chunk_tokens)
+    backend = TorchAttention(options, None)  # type: ignore[arg-type]
     assert backend.unsupported(spec_of(case)) is None
     backend.allocate(spec_of(case), num_blocks)
     cache = backend._paged._cache
@@ -138,7 +139,7 @@ def check(case: Case) -> None:
     keys = [[draw(n, case.num_kv_heads) for n in lengths] for _ in layers]
     values = [[draw(n, case.num_kv_heads) for n in lengths] for _ in layers]
     queries = [draw(sum(s.granted for s in case.requests), heads) for _ in layers]
-    extra = {"scale": scale, "softcap": case.softcap, "sinks": sinks}
+    extra: dict[str, Any] = {"scale": scale, "softcap": case.softcap, "sinks": sinks}
 
     for i, shape in enumerate(case.requests):
         if shape.computed:
@@ -151,7 +152,7 @@ def check(case: Case) -> None:
                     draw(shape.computed, heads),
                     keys[layer][i][some],
                     values[layer][i][some],
-                    **extra,  # type: ignore[arg-type]
+                    **extra,
                 )
 
     backend.begin_step(batch_of(tables, case.requests, case.block_size))
@@ -162,7 +163,7 @@ def check(case: Case) -> None:
             queries[layer],
             torch.cat([k[part] for k, part in zip(keys[layer], new, strict=True)]),
             torch.cat([v[part] for v, part in zip(values[layer], new, strict=True)]),
-            **extra,  # type: ignore[arg-type]
+            **extra,
         )
         assert actual.dtype == dtype
         start = 0
