@@ -13,9 +13,7 @@ Install = Callable[..., Path]
 
 
 @pytest.fixture
-def install_distribution(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Install]:
+def install_distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
     """Lay down a distribution as pip would: its metadata, and modules by name."""
     before = set(sys.modules)
 
@@ -25,9 +23,7 @@ def install_distribution(
         site = tmp_path / f"site-{name}-{version}"
         info = site / f"{name.replace('-', '_')}-{version}.dist-info"
         info.mkdir(parents=True)
-        (info / "METADATA").write_text(
-            f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-        )
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
         lines = [f"{key} = {value}" for key, value in entry_points.items()]
         (info / "entry_points.txt").write_text("\n".join(["[batchwright]", *lines, ""]))
         for module, source in modules.items():

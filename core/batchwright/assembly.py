@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from batchwright.engine import Engine
     from batchwright.protocols import AttentionBackend, Component, ModelInfo
 
-__all__ = ["Assembly", "engine_from_config", "scheduler_from_config"]
-
 
 class Assembly:
     """Makes the components that a configuration names, once each, at start.
@@ -41,11 +39,7 @@ class Assembly:
     """
 
     def __init__(
-        self,
-        config: Config,
-        *,
-        plugins: PluginManager | None = None,
-        clock: Clock | None = None,
+        self, config: Config, *, plugins: PluginManager | None = None, clock: Clock | None = None
     ) -> None:
         self.config = config
         self.plugins = plugins or PluginManager.discover(
@@ -91,9 +85,7 @@ class Assembly:
 
         config = self.config
         if config.model.path is None:
-            raise ConfigError(
-                "a run needs a model", path="model.path", source=config.source
-            )
+            raise ConfigError("a run needs a model", path="model.path", source=config.source)
         unknown = self._unsized_limits()
         executor = self.make(config.once("executor"), unknown)
         model = executor.load(
@@ -228,10 +220,7 @@ class Assembly:
 
 
 def scheduler_from_config(
-    config: Mapping[str, Any],
-    *,
-    clock: Clock | None = None,
-    plugins: Iterable[object] = (),
+    config: Mapping[str, Any], *, clock: Clock | None = None, plugins: Iterable[object] = ()
 ) -> Scheduler:
     """Build a scheduler without a model; see ``Scheduler.from_config``.
 

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from batchwright.request import Request
 
-__all__ = ["STANDSTILL", "Alarms", "Calendar", "Epoch"]
-
 
 class Epoch:
     """A count that many requests share: their computed tokens advance with it."""

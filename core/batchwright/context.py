@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from batchwright.scheduler.state import State
     from batchwright.step_view import StepView
 
-__all__ = ["Context", "EngineLimits"]
-
 
 @frozen(kw_only=True)
 class EngineLimits:
@@ -60,14 +58,7 @@ class Context:
     """
 
     def __init__(
-        self,
-        *,
-        label: str,
-        path: str,
-        slot: int,
-        clock: Clock,
-        seed: str,
-        limits: EngineLimits,
+        self, *, label: str, path: str, slot: int, clock: Clock, seed: str, limits: EngineLimits
     ) -> None:
         self.label = label
         self.path = path

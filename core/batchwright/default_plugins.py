@@ -9,21 +9,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = [
-    "AUTO",
-    "COMMAND_PLUGIN",
-    "DEFAULT_ATTENTION",
-    "DEFAULT_EVICTION",
-    "DEFAULT_EXECUTOR",
-    "DEFAULT_GATES",
-    "DEFAULT_HASHER",
-    "DEFAULT_KV",
-    "DEFAULT_PLUGINS",
-    "DEFAULT_POLICY",
-    "DEFAULT_PREEMPTION",
-    "DEFAULT_VICTIM",
-]
-
 COMMAND_PLUGIN: Final = "batchwright_plugins.command"
 """All that ``batchwright --help`` has to import."""
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from batchwright.protocols import Tokenizer
 
-__all__ = ["Detokenizer"]
 
 REPLACEMENT = "\ufffd"
 """What a tokenizer gives for bytes that are no whole character yet."""
@@ -26,9 +25,7 @@ class Detokenizer:
         min_tokens: Stop strings are not looked for before so many tokens.
     """
 
-    def __init__(
-        self, tokenizer: Tokenizer, stop: Sequence[str] = (), min_tokens: int = 0
-    ) -> None:
+    def __init__(self, tokenizer: Tokenizer, stop: Sequence[str] = (), min_tokens: int = 0) -> None:
         self._tokenizer = tokenizer
         self._stop = tuple(stop)
         self._min_tokens = min_tokens

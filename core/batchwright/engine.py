@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from batchwright.protocols import Executor, ModelInfo, Tokenizer
     from batchwright.scheduler import Scheduler
 
-__all__ = ["Engine", "Prompt"]
 
 _log = logging.getLogger("batchwright.engine")
 
@@ -39,12 +38,7 @@ class Engine:
     """
 
     def __init__(
-        self,
-        scheduler: Scheduler,
-        executor: Executor,
-        model: ModelInfo,
-        *,
-        max_restarts: int = 3,
+        self, scheduler: Scheduler, executor: Executor, model: ModelInfo, *, max_restarts: int = 3
     ) -> None:
         self.scheduler = scheduler
         self.executor = executor
@@ -117,9 +111,7 @@ class Engine:
             self._next_id += 1
         params = sampling_params or SamplingParams()
         if params.stop and self.tokenizer is None:
-            raise RequestRefusedError(
-                request_id, "stop strings need a model with a tokenizer"
-            )
+            raise RequestRefusedError(request_id, "stop strings need a model with a tokenizer")
         request = Request(
             request_id=request_id,
             prompt_token_ids=self._encode(request_id, prompt),
@@ -131,9 +123,7 @@ class Engine:
         self._requests[request_id] = request
         self._outputs[request_id] = RequestOutput(request_id=request_id)
         if self.tokenizer is not None:
-            self._texts[request_id] = Detokenizer(
-                self.tokenizer, params.stop, params.min_tokens
-            )
+            self._texts[request_id] = Detokenizer(self.tokenizer, params.stop, params.min_tokens)
         return request_id
 
     def abort(self, request_ids: str | Iterable[str]) -> None:
@@ -209,9 +199,7 @@ class Engine:
     def _encode(self, request_id: str, prompt: Prompt) -> Sequence[int]:
         if isinstance(prompt, str) or (prompt and isinstance(prompt[0], Mapping)):
             if self.tokenizer is None:
-                raise RequestRefusedError(
-                    request_id, "the model has no tokenizer; give token ids"
-                )
+                raise RequestRefusedError(request_id, "the model has no tokenizer; give token ids")
             if isinstance(prompt, str):
                 return self.tokenizer.encode(prompt)
             return self.tokenizer.encode_chat(prompt)  # type: ignore[arg-type]
@@ -263,8 +251,7 @@ class Engine:
         view = self.scheduler.view
         if view.num_parked and view.num_parked == view.num_waiting and not view.num_running:
             parked = [
-                f"{r.request_id} ({r.waiting_reason})"
-                for r in self.scheduler.requests.values()
+                f"{r.request_id} ({r.waiting_reason})" for r in self.scheduler.requests.values()
             ]
             raise BatchwrightError(
                 "every request is parked, and nothing here will wake one: "
@@ -322,11 +309,7 @@ class Engine:
 
 def _metrics(request: Request) -> dict[str, float | int | None]:
     """Timings (seconds on the scheduler's clock) and counts of an ended request."""
-    arrival, first, end = (
-        request.arrival_time,
-        request.first_token_time,
-        request.finish_time,
-    )
+    arrival, first, end = (request.arrival_time, request.first_token_time, request.finish_time)
     scheduled = request.scheduled_time
     assert arrival is not None
     assert end is not None
@@ -334,9 +317,7 @@ def _metrics(request: Request) -> dict[str, float | int | None]:
     return {
         "queue_time_s": None if scheduled is None else scheduled - arrival,
         "ttft_s": None if first is None else first - arrival,
-        "tpot_s": (end - first) / num_later
-        if first is not None and num_later > 0
-        else None,
+        "tpot_s": (end - first) / num_later if first is not None and num_later > 0 else None,
         "e2e_s": end - arrival,
         "num_prompt_tokens": request.num_prompt_tokens,
         "num_output_tokens": request.num_output_tokens,

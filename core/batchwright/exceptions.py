@@ -14,17 +14,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "BatchwrightError",
-    "ConfigError",
-    "ExecutorError",
-    "InvariantError",
-    "ModelError",
-    "PluginError",
-    "RequestRefusedError",
-    "StepError",
-]
-
 
 class BatchwrightError(Exception):
     """The base of all exceptions that Batchwright raises on purpose."""

@@ -7,8 +7,6 @@ from typing import Final
 
 from batchwright.calendar import Epoch
 
-__all__ = ["Account", "Ledger"]
-
 
 class _Rate:
     """A sum that grows by ``rate`` whenever an epoch advances, at no cost then."""

@@ -15,17 +15,6 @@ from attrs import Factory, define, field, frozen
 from batchwright.request import Finish
 from batchwright.sampling_params import SamplingParams
 
-__all__ = [
-    "BlockCopy",
-    "CachedRequestData",
-    "ModelOutput",
-    "NewRequestData",
-    "RequestOutput",
-    "SchedulerOutput",
-    "StepOutputs",
-    "TokenLogprobs",
-]
-
 
 @frozen
 class NewRequestData:

@@ -8,8 +8,6 @@ from attrs import frozen
 
 from batchwright.request_view import RequestView
 
-__all__ = ["RequestTimes", "mean", "percentile"]
-
 
 def percentile(values: Sequence[float], share: float) -> float | None:
     """The value below which a share of all values lies.

@@ -7,8 +7,6 @@ from typing import Any
 
 from attrs import Attribute, field, frozen
 
-__all__ = ["Range", "option"]
-
 Check = Callable[[Any, "Attribute[Any]", Any], None]
 
 
@@ -23,9 +21,7 @@ class Range:
 
     def __str__(self) -> str:
         bounds = ((">=", self.ge), (">", self.gt), ("<=", self.le), ("<", self.lt))
-        return " and ".join(
-            f"{sign} {bound}" for sign, bound in bounds if bound is not None
-        )
+        return " and ".join(f"{sign} {bound}" for sign, bound in bounds if bound is not None)
 
     def __call__(self, instance: Any, attribute: Attribute[Any], value: Any) -> None:
         """Check a value.

@@ -16,8 +16,6 @@ from batchwright.registration import component_kinds
 from batchwright.suggest import did_you_mean
 from batchwright.version import PLUGIN_API_VERSIONS
 
-__all__ = ["describe_error", "hook_functions", "hook_problems", "register_hooks"]
-
 _OURS = re.compile(r"^<|importlib[/\\]__init__\.py$|batchwright[/\\]plugin_\w+\.py$")
 
 
@@ -45,8 +43,7 @@ def register_hooks(manager: pluggy.PluginManager, name: str, plugin: object) -> 
     except pluggy.PluginValidationError as error:
         hook = re.search(r"hook '(\w+)'", str(error))
         raise PluginError(
-            f"{str(error).splitlines()[-1]}; hooks take no arguments",
-            where=hook[1] if hook else "",
+            f"{str(error).splitlines()[-1]}; hooks take no arguments", where=hook[1] if hook else ""
         ) from error
     except ValueError as error:
         raise PluginError("is announced twice; keep one of its entry points") from error
@@ -62,19 +59,14 @@ def hook_functions(
                 yield caller.name.removeprefix(HOOK_PREFIX), implementation.function
 
 
-def hook_problems(
-    manager: pluggy.PluginManager, plugin: object
-) -> Iterator[tuple[str, str]]:
+def hook_problems(manager: pluggy.PluginManager, plugin: object) -> Iterator[tuple[str, str]]:
     """Yield hook and problem for each hook that is unknown, unmarked or forgotten."""
     hooks = [caller.name for caller in manager.get_hookcallers(plugin) or ()]
     known = [HOOK_PREFIX + kind for kind in component_kinds()]
     for name in hooks:
         if name not in known:
             choices = ", ".join(known)
-            yield (
-                name,
-                f"there is no such hook.{did_you_mean(name, known)} Hooks: {choices}",
-            )
+            yield (name, f"there is no such hook.{did_you_mean(name, known)} Hooks: {choices}")
     unmarked = [n for n in dir(plugin) if n.startswith(HOOK_PREFIX) and n not in hooks]
     for name in unmarked:
         yield name, "is not marked as a hook: decorate it with @hookimpl"

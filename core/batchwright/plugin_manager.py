@@ -14,12 +14,7 @@ from batchwright import hookspecs
 from batchwright.default_plugins import DEFAULT_PLUGINS
 from batchwright.exceptions import ConfigError, PluginError
 from batchwright.hookspecs import HOOK_PREFIX, PROJECT
-from batchwright.plugin_hooks import (
-    describe_error,
-    hook_functions,
-    hook_problems,
-    register_hooks,
-)
+from batchwright.plugin_hooks import describe_error, hook_functions, hook_problems, register_hooks
 from batchwright.plugin_sources import (
     PluginSource,
     default_sources,
@@ -35,8 +30,6 @@ from batchwright.registration import (
     component_kinds,
 )
 from batchwright.suggest import did_you_mean
-
-__all__ = ["PluginManager"]
 
 
 class PluginManager:

@@ -19,14 +19,6 @@ from batchwright.hookspecs import PROJECT
 from batchwright.registration import Origin
 from batchwright.version import VERSION
 
-__all__ = [
-    "PluginSource",
-    "default_sources",
-    "entry_point_sources",
-    "file_sources",
-    "object_sources",
-]
-
 
 @frozen
 class PluginSource:
@@ -52,9 +44,7 @@ def default_sources(modules: Iterable[str]) -> Iterator[PluginSource]:
     for module in modules:
         plugin = module.rpartition(".")[2]
         origin = Origin(plugin=plugin, module=module, distribution=PROJECT, version=VERSION)
-        yield PluginSource(
-            origin, (plugin, module, PROJECT), partial(import_module, module)
-        )
+        yield PluginSource(origin, (plugin, module, PROJECT), partial(import_module, module))
 
 
 def entry_point_sources() -> Iterator[PluginSource]:
@@ -63,8 +53,7 @@ def entry_point_sources() -> Iterator[PluginSource]:
     Reads their metadata, imports nothing. In the order of their distributions' names.
     """
     found = [
-        (point.dist.name if point.dist else "", point)
-        for point in entry_points(group=PROJECT)
+        (point.dist.name if point.dist else "", point) for point in entry_points(group=PROJECT)
     ]
     for distribution, point in sorted(found, key=lambda pair: (pair[0], pair[1].name)):
         origin = Origin(
@@ -73,9 +62,7 @@ def entry_point_sources() -> Iterator[PluginSource]:
             distribution=distribution,
             version=point.dist.version if point.dist else "",
         )
-        yield PluginSource(
-            origin, tuple(filter(None, (point.name, distribution))), point.load
-        )
+        yield PluginSource(origin, tuple(filter(None, (point.name, distribution))), point.load)
 
 
 def file_sources(paths: Iterable[Path]) -> Iterator[PluginSource]:

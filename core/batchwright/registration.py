@@ -15,8 +15,6 @@ from attrs import frozen
 from batchwright import hookspecs
 from batchwright.exceptions import PluginError
 
-__all__ = ["BrokenPlugin", "Origin", "Registration", "class_problem", "component_kinds"]
-
 _NAME = re.compile(r"[a-z0-9]+(?:[-_.][a-z0-9]+)*")
 
 
@@ -41,9 +39,7 @@ class Origin:
     explicit: bool = False
 
     def __str__(self) -> str:
-        return (
-            f"{self.path or self.module} ({self.distribution_label or 'no distribution'})"
-        )
+        return f"{self.path or self.module} ({self.distribution_label or 'no distribution'})"
 
     @property
     def distribution_label(self) -> str:
@@ -65,9 +61,7 @@ class Origin:
             kind: The kind of component that is missing now, if known.
             name: The component that is missing now, if known.
         """
-        return BrokenPlugin(
-            **self._fields, message=message, where=where, kind=kind, name=name
-        )
+        return BrokenPlugin(**self._fields, message=message, where=where, kind=kind, name=name)
 
     @property
     def _fields(self) -> dict[str, Any]:
@@ -157,11 +151,7 @@ def _problems(cls: type[Any], base: type[Any]) -> Iterator[str]:
         yield f"{cls.__name__} lacks {', '.join(missing)}, which {base.__name__} asks for"
     for name, declared in inspect.getmembers(base, inspect.isfunction):
         defined = inspect.getattr_static(cls, name)
-        if (
-            not name.startswith("_")
-            and inspect.isfunction(defined)
-            and defined is not declared
-        ):
+        if not name.startswith("_") and inspect.isfunction(defined) and defined is not declared:
             yield from _signature_problems(cls, declared, defined)
 
 

@@ -16,7 +16,6 @@ from batchwright.sampling_params import SamplingParams
 if TYPE_CHECKING:
     from batchwright.ledger import Account
 
-__all__ = ["CacheKey", "Finish", "Request", "RequestStatus"]
 
 TOKEN_TYPECODE = "I"  # 4 bytes a token; a list of int objects costs 8 and up
 

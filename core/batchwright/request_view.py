@@ -4,13 +4,32 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 if TYPE_CHECKING:
     from batchwright.request import CacheKey, Finish, Request, RequestStatus
     from batchwright.sampling_params import SamplingParams
 
-__all__ = ["RequestView"]
+
+T = TypeVar("T")
+
+
+class Read(Generic[T]):
+    """Declares an attribute that is read from the request behind the view.
+
+    It turns into a plain property when the class is made, so that reading costs what a
+    property costs; to a type checker it is an attribute that cannot be assigned.
+    """
+
+    def __init__(self, doc: str = "") -> None:
+        self._doc = doc
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        setattr(owner, name, property(attrgetter(f"_request.{name}"), doc=self._doc))
+
+    def __get__(self, view: object, owner: type) -> T:
+        raise AttributeError("replaced by a property when the class was made")
 
 
 class RequestView:
@@ -24,67 +43,48 @@ class RequestView:
 
     _request: Request
 
+    request_id = Read[str]()
+    status = Read["RequestStatus"]()
+    finish = Read["Finish | None"]("How it ended; None while it lives.")
+    sampling_params = Read["SamplingParams"]()
+    max_tokens = Read[int]("Most output tokens: max_tokens, or what max_model_len leaves.")
+    prompt_token_ids = Read[Sequence[int]]("A copy of the prompt's token ids.")
+    output_token_ids = Read[Sequence[int]]("A copy of the output token ids so far.")
+    num_prompt_tokens = Read[int]()
+    num_output_tokens = Read[int]()
+    num_tokens = Read[int]("Known tokens: prompt and outputs so far.")
+    num_computed_tokens = Read[int]("Tokens whose KV exists or is being computed.")
+    debt = Read[int]("Prompt + output + draft tokens + placeholders - computed (tokens).")
+    priority = Read[int]("Smaller is more urgent.")
+    arrival_time = Read[float]("Seconds on ``ctx.clock``.")
+    scheduled_time = Read["float | None"]("Seconds on ``ctx.clock`` of the first grant.")
+    first_token_time = Read["float | None"]("Seconds on ``ctx.clock``.")
+    finish_time = Read["float | None"]("Seconds on ``ctx.clock``.")
+    client = Read["str | None"]()
+    group = Read["str | None"]()
+    slo_class = Read["str | None"]()
+    deadline = Read["float | None"]("Seconds on ``ctx.clock``.")
+    hints = Read[Mapping[str, Any]]()
+    cache_salt = Read["str | None"]()
+    adapter = Read["str | None"]()
+    cache_keys = Read[Sequence["CacheKey"]]("Inputs beyond tokens, for its blocks' identity.")
+    num_preemptions = Read[int]()
+    num_cached_tokens = Read["int | None"]("Tokens hit at first admission; None before it.")
+    num_recomputed_tokens = Read[int]("Tokens computed again because of preemption.")
+    waiting_reason = Read[str]("Why it waits: the gate and its reason, or its key.")
+    state = Read[list[Any]]("One slot a component: yours is ``state[ctx.slot]``.")
+
     def __init__(self, request: Request) -> None:
         object.__setattr__(self, "_request", request)
 
-    def __setattr__(self, name: str, value: object) -> None:
+    def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(
             f"a component may not set {name!r} on a request; "
             "keep your own state in request.state[ctx.slot]"
         )
 
     def __repr__(self) -> str:
-        request = self._request
-        return (
-            f"<RequestView {request.request_id!r} {request.status.name} "
-            f"prompt={request.num_prompt_tokens} output={request.num_output_tokens} "
-            f"computed={request.num_computed_tokens}>"
-        )
-
-    @property
-    def request_id(self) -> str:
-        return self._request.request_id
-
-    @property
-    def status(self) -> RequestStatus:
-        return self._request.status
-
-    @property
-    def finish(self) -> Finish | None:
-        """How it ended; None while it lives."""
-        return self._request.finish
-
-    @property
-    def sampling_params(self) -> SamplingParams:
-        return self._request.sampling_params
-
-    @property
-    def max_tokens(self) -> int:
-        """The cap on output tokens: max_tokens, or what max_model_len leaves."""
-        return self._request.max_tokens
-
-    @property
-    def prompt_token_ids(self) -> Sequence[int]:
-        """A copy of the prompt's token ids."""
-        return self._request.prompt_token_ids
-
-    @property
-    def output_token_ids(self) -> Sequence[int]:
-        """A copy of the output token ids so far."""
-        return self._request.output_token_ids
-
-    @property
-    def num_prompt_tokens(self) -> int:
-        return self._request.num_prompt_tokens
-
-    @property
-    def num_output_tokens(self) -> int:
-        return self._request.num_output_tokens
-
-    @property
-    def num_tokens(self) -> int:
-        """Known tokens: prompt and outputs so far."""
-        return self._request.num_tokens
+        return f"<RequestView of {self._request!r}>"
 
     def token_bytes(self, start: int, stop: int) -> bytes:
         """Known tokens ``[start, stop)``, 4 bytes each, little-endian; for hashing."""
@@ -92,98 +92,3 @@ class RequestView:
         if sys.byteorder == "big":
             tokens.byteswap()
         return tokens.tobytes()
-
-    @property
-    def num_draft_tokens(self) -> int:
-        return len(self._request.draft_token_ids)
-
-    @property
-    def num_computed_tokens(self) -> int:
-        """Tokens whose KV exists or is being computed by a step in flight."""
-        return self._request.num_computed_tokens
-
-    @property
-    def debt(self) -> int:
-        """Prompt + output + draft tokens + placeholders - computed (tokens)."""
-        return self._request.debt
-
-    @property
-    def priority(self) -> int:
-        """Smaller is more urgent."""
-        return self._request.priority
-
-    @property
-    def arrival_time(self) -> float:
-        """Seconds on ``ctx.clock``."""
-        return self._request.arrival_time or 0.0
-
-    @property
-    def scheduled_time(self) -> float | None:
-        """Seconds on ``ctx.clock`` of the first grant."""
-        return self._request.scheduled_time
-
-    @property
-    def first_token_time(self) -> float | None:
-        return self._request.first_token_time
-
-    @property
-    def finish_time(self) -> float | None:
-        return self._request.finish_time
-
-    @property
-    def client(self) -> str | None:
-        return self._request.client
-
-    @property
-    def group(self) -> str | None:
-        return self._request.group
-
-    @property
-    def slo_class(self) -> str | None:
-        return self._request.slo_class
-
-    @property
-    def deadline(self) -> float | None:
-        """Seconds on ``ctx.clock``."""
-        return self._request.deadline
-
-    @property
-    def hints(self) -> Mapping[str, Any]:
-        return self._request.hints
-
-    @property
-    def cache_salt(self) -> str | None:
-        return self._request.cache_salt
-
-    @property
-    def adapter(self) -> str | None:
-        return self._request.adapter
-
-    @property
-    def cache_keys(self) -> Sequence[CacheKey]:
-        """Inputs beyond tokens that its blocks are identified by."""
-        return self._request.cache_keys
-
-    @property
-    def num_preemptions(self) -> int:
-        return self._request.num_preemptions
-
-    @property
-    def num_cached_tokens(self) -> int | None:
-        """Tokens hit in the prefix cache at first admission; None before it."""
-        return self._request.num_cached_tokens
-
-    @property
-    def num_recomputed_tokens(self) -> int:
-        """Tokens computed more than once, because of preemption."""
-        return self._request.num_recomputed_tokens
-
-    @property
-    def waiting_reason(self) -> str:
-        """Why it waits: the gate and its reason, or the key it is parked on."""
-        return self._request.waiting_reason
-
-    @property
-    def state(self) -> list[Any]:
-        """One slot a component: yours is ``state[ctx.slot]``, None at first."""
-        return self._request.state

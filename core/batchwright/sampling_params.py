@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 from attrs import field, frozen
 
-__all__ = ["SamplingParams"]
-
 
 def _strings(value: str | Sequence[str] | None) -> tuple[str, ...]:
     if value is None:

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from batchwright.scheduler.state import State
     from batchwright.step_view import StepView
 
-__all__ = ["StepRecord"]
-
 
 class StepRecord:
     """A plan, what it was made from, and the state it left.

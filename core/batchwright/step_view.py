@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from batchwright.request import Request
     from batchwright.scheduler.state import State
 
-__all__ = ["Running", "StepView"]
-
 
 class Running:
     """Running requests in order of admission; no copy is made."""

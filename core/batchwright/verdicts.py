@@ -6,8 +6,6 @@ from typing import Final
 
 from attrs import frozen
 
-__all__ = ["ADMIT", "Admit", "Park", "Reject", "Skip", "Stop", "Verdict"]
-
 
 @frozen
 class Admit:

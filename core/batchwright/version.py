@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["PLUGIN_API_VERSIONS", "VERSION"]
-
 VERSION: Final = "0.1.0"
 PLUGIN_API_VERSIONS: Final = ("1",)
 """What a plugin module may declare as ``batchwright_api``."""

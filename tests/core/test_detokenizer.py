@@ -28,9 +28,7 @@ class Pieces:
         return b"".join(self.pieces[i] for i in token_ids).decode(errors="replace")
 
 
-def stream(
-    pieces: Sequence[bytes | str], stop: Sequence[str] = ()
-) -> tuple[list[str], str]:
+def stream(pieces: Sequence[bytes | str], stop: Sequence[str] = ()) -> tuple[list[str], str]:
     """What is given out after each piece, and in the end."""
     text = Detokenizer(Pieces(*pieces), stop)
     given_out = []
@@ -94,9 +92,7 @@ def test_broken_bytes_come_at_the_end() -> None:
     cuts=st.lists(st.integers(0, 100), max_size=20),
     stop=st.lists(st.text(alphabet="aDEé", min_size=1, max_size=4), max_size=2),
 )
-def test_streamed_text_equals_the_whole(
-    text: str, cuts: list[int], stop: list[str]
-) -> None:
+def test_streamed_text_equals_the_whole(text: str, cuts: list[int], stop: list[str]) -> None:
     data = text.encode()
     places = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
     pieces = [data[a:b] for a, b in pairwise(places)]

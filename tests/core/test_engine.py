@@ -42,9 +42,7 @@ def make_engine(
 ) -> Engine:
     sections.setdefault("kv", {"num_blocks": 40, "block_size": 4})
     scheduler = scheduler_from_config(sections, clock=VirtualClock(), plugins=plugins)
-    executor = ScriptedExecutor.standalone(
-        scheduler.limits.num_blocks, scheduler.limits.block_size
-    )
+    executor = ScriptedExecutor.standalone(scheduler.limits.num_blocks, scheduler.limits.block_size)
     model = attrs.evolve(executor.load(ModelSettings(path="scripted")), tokenizer=tokenizer)
     return Engine(scheduler, executor, model, max_restarts=2)
 
@@ -142,9 +140,7 @@ def fail_at(engine: Engine, *steps: int) -> None:
 
 @pytest.mark.parametrize("depth", [1, 2])
 @pytest.mark.parametrize("steps", [(0,), (3,), (2, 3), (1, 5, 9)])
-def test_an_executor_that_fails_loses_no_request(
-    depth: int, steps: tuple[int, ...]
-) -> None:
+def test_an_executor_that_fails_loses_no_request(depth: int, steps: tuple[int, ...]) -> None:
     engine = make_engine(scheduler={"pipeline_depth": depth})
     fail_at(engine, *steps)
     params = SamplingParams(max_tokens=8, ignore_eos=True)

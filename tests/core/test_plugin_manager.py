@@ -80,10 +80,7 @@ def test_discover_finds_every_default_component_by_kind():
 
 def test_entry_point_is_found_with_distribution_and_version(install_distribution):
     install_distribution(
-        "bw-shortest",
-        "2.1",
-        entry_points={"shortest": "bw_short_a"},
-        bw_short_a=policy_source(),
+        "bw-shortest", "2.1", entry_points={"shortest": "bw_short_a"}, bw_short_a=policy_source()
     )
 
     found = inspect().find("policy", "shortest")
@@ -166,9 +163,7 @@ def test_reading_plugins_imports_nothing_heavy():
 @pytest.mark.parametrize("name", ["shortest", "bw-shortest", "BW_Shortest"])
 def test_disable_blocks_by_plugin_or_distribution(install_distribution, name):
     install_distribution(
-        "bw-shortest",
-        entry_points={"shortest": "bw_never"},
-        bw_never="raise SystemExit('no')",
+        "bw-shortest", entry_points={"shortest": "bw_never"}, bw_never="raise SystemExit('no')"
     )
 
     manager = PluginManager.discover(disable=[name], defaults=())
@@ -179,13 +174,9 @@ def test_disable_blocks_by_plugin_or_distribution(install_distribution, name):
 
 @pytest.mark.parametrize("name", ["policy", "batchwright_plugins.policy", "batchwright"])
 def test_disable_blocks_defaults(name):
-    manager = PluginManager.discover(
-        disable=[name], defaults=("batchwright_plugins.policy",)
-    )
+    manager = PluginManager.discover(disable=[name], defaults=("batchwright_plugins.policy",))
 
-    with pytest.raises(
-        PluginError, match=re.escape("there is no policy 'fcfs'. Choices: none.")
-    ):
+    with pytest.raises(PluginError, match=re.escape("there is no policy 'fcfs'. Choices: none.")):
         manager.find("policy", "fcfs")
 
 
@@ -231,10 +222,7 @@ def test_find_ambiguous_names_both_distributions_and_says_what_to_do(install_dis
     message = str(caught.value)
     assert "the policy 'shortest' is offered by bw_dup_a (bw-a 1.0)" in message
     assert "and by bw_dup_b (bw-b 1.0)" in message
-    assert (
-        "leave all but one out with plugins.disable (their names there: 'a', 'b')"
-        in message
-    )
+    assert "leave all but one out with plugins.disable (their names there: 'a', 'b')" in message
     enabled = PluginManager.discover(disable=["a"], defaults=())
     assert enabled.find("policy", "shortest").distribution == "bw-b"
 
@@ -258,16 +246,12 @@ def test_broken_plugin_stops_only_who_selects_what_it_prevents(install_distribut
 
 def test_fault_of_another_kind_is_not_blamed(install_distribution):
     source = policy_source().replace("return [Shortest]", "raise RuntimeError('no')")
-    install_distribution(
-        "bw-raises", entry_points={"raises": "bw_raises"}, bw_raises=source
-    )
+    install_distribution("bw-raises", entry_points={"raises": "bw_raises"}, bw_raises=source)
     manager = PluginManager.discover(defaults=())
 
     with pytest.raises(PluginError, match="RuntimeError: no"):
         manager.find("policy", "shortest")
-    with pytest.raises(
-        PluginError, match=re.escape("there is no gate 'shortest'. Choices: none.")
-    ):
+    with pytest.raises(PluginError, match=re.escape("there is no gate 'shortest'. Choices: none.")):
         manager.find("gate", "shortest")
 
 
@@ -283,11 +267,7 @@ def test_fault_of_another_kind_is_not_blamed(install_distribution):
             "batchwright_register_polcy: there is no such hook. "
             "Did you mean 'batchwright_register_policy'?",
         ),
-        (
-            "@hookimpl",
-            "",
-            "_register_policy: is not marked as a hook: decorate it with @hookimpl",
-        ),
+        ("@hookimpl", "", "_register_policy: is not marked as a hook: decorate it with @hookimpl"),
         (
             "register_policy()",
             "register_policy(config)",
@@ -304,21 +284,13 @@ def test_fault_of_another_kind_is_not_blamed(install_distribution):
             "return Shortest",
             "'type' object is not iterable; expected a list of classes",
         ),
-        (
-            "return [Shortest]",
-            "return [Shortest(None, None)]",
-            "derived from SchedulingPolicy",
-        ),
+        ("return [Shortest]", "return [Shortest(None, None)]", "derived from SchedulingPolicy"),
         (
             "return [Shortest]",
             "return [int]",
             "int is not derived from SchedulingPolicy; derive it",
         ),
-        (
-            "return [Shortest]",
-            "return [Shortest, Shortest]",
-            "named 'shortest': rename one",
-        ),
+        ("return [Shortest]", "return [Shortest, Shortest]", "named 'shortest': rename one"),
         ('name = "shortest"', "pass", 'Shortest has no name; add: name = "..."'),
         ('"shortest"', '"Shortest First"', "expected lower-case letters and digits"),
         (
@@ -339,9 +311,7 @@ def test_broken_plugin_is_reported_with_the_fault_and_its_source(
     install_distribution, old, new, expected
 ):
     source = policy_source().replace(old, new)
-    install_distribution(
-        "bw-fault", "1.2", entry_points={"fault": "bw_fault"}, bw_fault=source
-    )
+    install_distribution("bw-fault", "1.2", entry_points={"fault": "bw_fault"}, bw_fault=source)
 
     message = only_fault(inspect())
 
@@ -396,16 +366,12 @@ def test_unresolvable_options_are_named(plugin_file):
         """
     )
 
-    assert "Weighted.Options: name 'Decimal' is not defined" in only_fault(
-        inspect(load=[path])
-    )
+    assert "Weighted.Options: name 'Decimal' is not defined" in only_fault(inspect(load=[path]))
 
 
 def test_sound_classes_of_a_broken_plugin_are_kept(install_distribution):
     source = policy_source().replace("[Shortest]", "[int, Shortest]")
-    install_distribution(
-        "bw-partly", entry_points={"partly": "bw_partly"}, bw_partly=source
-    )
+    install_distribution("bw-partly", entry_points={"partly": "bw_partly"}, bw_partly=source)
     manager = inspect()
 
     assert "int is not derived" in only_fault(manager)
@@ -414,9 +380,7 @@ def test_sound_classes_of_a_broken_plugin_are_kept(install_distribution):
 
 def test_module_announced_twice_is_reported(install_distribution):
     install_distribution(
-        "bw-twice",
-        entry_points={"a": "bw_twice", "b": "bw_twice"},
-        bw_twice=policy_source(),
+        "bw-twice", entry_points={"a": "bw_twice", "b": "bw_twice"}, bw_twice=policy_source()
     )
     manager = inspect()
 
@@ -438,9 +402,7 @@ def test_plugin_that_exits_on_import_is_reported(install_distribution):
 def test_broken_file_always_stops_the_start(plugin_file):
     path = plugin_file("import bw_not_there", "broken_file.py")
 
-    with pytest.raises(
-        PluginError, match="cannot be imported: ModuleNotFoundError"
-    ) as caught:
+    with pytest.raises(PluginError, match="cannot be imported: ModuleNotFoundError") as caught:
         PluginManager.discover([path], defaults=())
 
     assert str(path) in str(caught.value)
@@ -469,10 +431,7 @@ def test_file_with_nothing_in_it_is_told_what_was_expected(plugin_file):
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [
-        ("gone.py", "gone.py does not exist"),
-        ("notes.txt", "notes.txt is not a Python file"),
-    ],
+    [("gone.py", "gone.py does not exist"), ("notes.txt", "notes.txt is not a Python file")],
 )
 def test_path_that_is_no_python_file_is_refused(tmp_path, name, expected):
     (tmp_path / "notes.txt").write_text("")

@@ -12,8 +12,6 @@ from batchwright.exceptions import BatchwrightError, ConfigError, PluginError
 from batchwright.plugin_manager import PluginManager
 from batchwright.version import VERSION
 
-__all__ = ["CommandGroup", "main"]
-
 
 class CommandGroup(click.Group):
     """A click group over everything that is registered as a command.
@@ -30,9 +28,7 @@ class CommandGroup(click.Group):
         return PluginManager.inspect(defaults=(COMMAND_PLUGIN,))
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        found = (
-            registration.name for registration in self.plugins.registrations("command")
-        )
+        found = (registration.name for registration in self.plugins.registrations("command"))
         return list(dict.fromkeys(found))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:

@@ -7,8 +7,6 @@ from typing import Any, TypeVar
 
 import click
 
-__all__ = ["override_option"]
-
 Callback = TypeVar("Callback", bound=Callable[..., Any])
 
 

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from batchwright.config.config import Config
 from batchwright.config.structure import Problem, raise_problems
 
-__all__ = ["check_combinations"]
-
 
 def check_combinations(config: Config, max_model_len: int | None) -> None:
     """Refuse options that cannot be had together.
@@ -23,11 +21,7 @@ def check_combinations(config: Config, max_model_len: int | None) -> None:
     Raises:
         ConfigError: Names the options that exclude each other, all of them.
     """
-    problems = [
-        *_step_problems(config),
-        *_cache_problems(config),
-        *_sampling_problems(config),
-    ]
+    problems = [*_step_problems(config), *_cache_problems(config), *_sampling_problems(config)]
     if max_model_len is not None:
         problems += _length_problems(config, max_model_len)
     raise_problems(problems, config.source)

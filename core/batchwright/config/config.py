@@ -24,8 +24,6 @@ from batchwright.config.structure import raise_problems
 from batchwright.default_plugins import AUTO, DEFAULT_GATES
 from batchwright.sampling_params import SamplingParams
 
-__all__ = ["Config"]
-
 
 def _default_gates() -> tuple[Use, ...]:
     return tuple(

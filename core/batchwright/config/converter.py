@@ -17,8 +17,6 @@ from cattrs.gen import make_dict_structure_fn, make_mapping_structure_fn, overri
 
 from batchwright.suggest import did_you_mean
 
-__all__ = ["strict_converter", "type_name"]
-
 Hook = Callable[[Any, Any], Any]
 
 _WORDS: dict[Any, str] = {
@@ -186,9 +184,7 @@ def _table_hook(cls: Any, converter: Converter) -> Hook:
         for attribute in attrs.fields(attrs.resolve_types(cls))
         if attribute.metadata.get("checks")
     }
-    build = make_dict_structure_fn(
-        cls, converter, _cattrs_forbid_extra_keys=True, **checked
-    )
+    build = make_dict_structure_fn(cls, converter, _cattrs_forbid_extra_keys=True, **checked)
 
     def hook(value: object, _: Any) -> object:
         if isinstance(value, cls):

@@ -18,8 +18,6 @@ from batchwright.config.sections import (
 )
 from batchwright.sampling_params import SamplingParams
 
-__all__ = ["LIST_KINDS", "SECTIONS", "SELECTORS", "Table", "Use"]
-
 Table = Mapping[str, Any]
 
 SECTIONS: Final[Mapping[str, type[Any]]] = {

@@ -12,8 +12,6 @@ from batchwright.config.config import Config
 from batchwright.config.kinds import LIST_KINDS
 from batchwright.exceptions import ConfigError
 
-__all__ = ["apply_override", "load_config"]
-
 _STEP = re.compile(r"([A-Za-z0-9_-]+)|\[(\d+)\]")
 _PATH = re.compile(r"[A-Za-z0-9_-]+(?:\[\d+\]|\.[A-Za-z0-9_-]+)*")
 
@@ -83,11 +81,7 @@ def apply_override(table: dict[str, Any], override: str) -> None:
 def _misfit(holder: object, step: str | int) -> str:
     """Say why a step leads nowhere; an empty string if it leads somewhere."""
     if isinstance(step, str):
-        return (
-            ""
-            if isinstance(holder, dict)
-            else f"{holder!r} is no table with {step!r} in it"
-        )
+        return "" if isinstance(holder, dict) else f"{holder!r} is no table with {step!r} in it"
     if not isinstance(holder, list):
         return f"{holder!r} is no list with [{step}] in it"
     return f"the list has only {len(holder)}" if step > len(holder) else ""

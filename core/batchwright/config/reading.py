@@ -9,8 +9,6 @@ from batchwright.config.kinds import LIST_KINDS, SECTIONS, SELECTORS, Table, Use
 from batchwright.config.structure import Problem, structure
 from batchwright.suggest import did_you_mean
 
-__all__ = ["Reader"]
-
 
 class Reader:
     """Takes a mapping apart into the arguments of Config, and collects problems."""

@@ -13,8 +13,6 @@ import attrs
 from batchwright.config.config import Config
 from batchwright.config.kinds import LIST_KINDS, SECTIONS, SELECTORS
 
-__all__ = ["render_config", "render_value"]
-
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 

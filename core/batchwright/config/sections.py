@@ -19,20 +19,6 @@ from batchwright.default_plugins import (
 )
 from batchwright.option import option
 
-__all__ = [
-    "DEFAULT_MAX_MODEL_LEN",
-    "DEFAULT_MAX_NUM_SEQS",
-    "DEFAULT_NUM_BLOCKS",
-    "AttentionSection",
-    "ExecutorSection",
-    "KVSection",
-    "ModelSection",
-    "PluginsSection",
-    "RunSection",
-    "SchedulerSection",
-    "parse_size",
-]
-
 DEFAULT_MAX_MODEL_LEN: Final = 8192
 DEFAULT_MAX_NUM_SEQS: Final = 256
 DEFAULT_NUM_BLOCKS: Final = 1024
@@ -70,9 +56,7 @@ class ModelSection:
     """The model that the executor loads."""
 
     path: str | None = option(
-        None,
-        "Local Hugging Face folder, or the name of an embedded model.",
-        default_text="none",
+        None, "Local Hugging Face folder, or the name of an embedded model.", default_text="none"
     )
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = option(
         "auto", "Type of weights and KV; auto: as the model was stored."
@@ -92,10 +76,7 @@ class SchedulerSection:
 
     policy: str = option(DEFAULT_POLICY, "Order in which requests are served.")
     max_num_batched_tokens: int = option(
-        2048,
-        "Most tokens computed in one step, prefill and decode alike.",
-        unit="tokens",
-        ge=1,
+        2048, "Most tokens computed in one step, prefill and decode alike.", unit="tokens", ge=1
     )
     max_num_scheduled_tokens: int = option(
         Factory(lambda self: self.max_num_batched_tokens, takes_self=True),
@@ -106,8 +87,7 @@ class SchedulerSection:
     )
     max_num_seqs: int = option(
         Factory(
-            lambda self: min(DEFAULT_MAX_NUM_SEQS, self.max_num_batched_tokens),
-            takes_self=True,
+            lambda self: min(DEFAULT_MAX_NUM_SEQS, self.max_num_batched_tokens), takes_self=True
         ),
         "Most requests running at a time.",
         unit="requests",
@@ -117,9 +97,7 @@ class SchedulerSection:
     enable_chunked_prefill: bool = option(
         True, "Whether a prompt may be computed over several steps."
     )
-    victim: str = option(
-        AUTO, "Who yields when blocks run out; auto: as the policy prefers."
-    )
+    victim: str = option(AUTO, "Who yields when blocks run out; auto: as the policy prefers.")
     preemption: str = option(DEFAULT_PREEMPTION, "What becomes of the KV of who yields.")
     pipeline_depth: int = option(
         1, "Steps that may be planned before the first of them is done.", unit="steps", ge=1
@@ -132,16 +110,12 @@ class SchedulerSection:
     )
     backfill: int = option(
         0,
-        "Waiting requests behind the first that gets no blocks which a step still tries; "
-        "0: none.",
+        "Waiting requests behind the first that gets no blocks which a step still tries; 0: none.",
         unit="requests",
         ge=0,
     )
     num_lookahead_tokens: int = option(
-        0,
-        "Slots allocated beyond the granted ones, for drafts; 0: none.",
-        unit="tokens",
-        ge=0,
+        0, "Slots allocated beyond the granted ones, for drafts; 0: none.", unit="tokens", ge=0
     )
     seed: int = option(0, "Seed of every stream of chance.", ge=0)
     stall_steps: int = option(
@@ -174,8 +148,7 @@ class KVSection:
     )
     memory: str | None = option(
         None,
-        "Size of the cache in bytes, e.g. '1 GiB'; needs a model. Not together with "
-        "num_blocks.",
+        "Size of the cache in bytes, e.g. '1 GiB'; needs a model. Not together with num_blocks.",
         default_text="none",
         check=_size,
     )
@@ -195,9 +168,7 @@ class KVSection:
 class AttentionSection:
     """The kernels that the executor computes attention with."""
 
-    backend: str = option(
-        DEFAULT_ATTENTION, "Attention backend; auto: the best that works."
-    )
+    backend: str = option(DEFAULT_ATTENTION, "Attention backend; auto: the best that works.")
 
 
 @frozen(kw_only=True)
@@ -215,18 +186,14 @@ class RunSection:
     """What ``batchwright run`` reads and writes."""
 
     prompts: str | None = option(
-        None,
-        "File of prompts, relative to the TOML file.",
-        default_text="none",
+        None, "File of prompts, relative to the TOML file.", default_text="none"
     )
     output: str | None = option(
         None, "File of answers, relative to the TOML file.", default_text="none"
     )
     chat: bool = option(True, "Whether the model's chat template is put around a prompt.")
     system: str | None = option(None, "System prompt of a chat.", default_text="none")
-    num_answers_shown: int = option(
-        3, "Answers printed at the end; 0: none.", unit="answers", ge=0
-    )
+    num_answers_shown: int = option(3, "Answers printed at the end; 0: none.", unit="answers", ge=0)
 
 
 @frozen(kw_only=True)
@@ -236,6 +203,4 @@ class PluginsSection:
     load: tuple[str, ...] = option(
         (), "Single-file plugins: paths of .py files, relative to the TOML file."
     )
-    disable: tuple[str, ...] = option(
-        (), "Plugins or distributions that are left out, by name."
-    )
+    disable: tuple[str, ...] = option((), "Plugins or distributions that are left out, by name.")

@@ -11,8 +11,6 @@ from batchwright.exceptions import PluginError
 if TYPE_CHECKING:
     from batchwright.plugin_manager import PluginManager
 
-__all__ = ["check_components"]
-
 
 def check_components(config: Config, plugins: PluginManager) -> None:
     """Check every component that is selected, and every table of options.

@@ -19,8 +19,6 @@ from batchwright.config.converter import strict_converter
 from batchwright.exceptions import ConfigError
 from batchwright.suggest import did_you_mean
 
-__all__ = ["Problem", "raise_problems", "structure", "structure_options"]
-
 T = TypeVar("T")
 
 
@@ -102,9 +100,7 @@ def _problems(error: BaseException, path: str) -> Iterator[Problem]:
         known = [attribute.name for attribute in attrs.fields(error.cl)]
         for key in sorted(error.extra_fields):
             message = f"unknown option.{did_you_mean(key, known)}"
-            yield Problem(
-                f"{path}.{key}", f"{message} Options: {', '.join(known) or 'none'}"
-            )
+            yield Problem(f"{path}.{key}", f"{message} Options: {', '.join(known) or 'none'}")
     elif isinstance(error, ClassValidationError | IterableValidationError):
         located, others = error.group_exceptions()
         for inner, note in located:

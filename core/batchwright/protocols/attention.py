@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from batchwright.messages import BlockCopy
 
-__all__ = ["AttentionBackend", "AttentionBatch", "AttentionSpec"]
-
 
 @frozen(kw_only=True)
 class AttentionSpec:

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 if TYPE_CHECKING:
     import click
 
-__all__ = ["Command"]
-
 
 class Command:
     """A subcommand. Registered like a component; never imported before it is asked for.

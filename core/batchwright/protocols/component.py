@@ -10,14 +10,10 @@ if TYPE_CHECKING:
     from batchwright.context import Context
     from batchwright.request_view import RequestView
 
-__all__ = ["Component", "Lifecycle", "NoOptions", "overrides"]
-
 
 @frozen
 class NoOptions:
     """The options of a component that has none."""
-
-
 
 
 class Component:
@@ -97,5 +93,3 @@ def overrides(component: object, name: str) -> bool:
     implementation = getattr(type(component), name, None)
     module = getattr(implementation, "__module__", "")
     return implementation is not None and not module.startswith("batchwright.protocols")
-
-

@@ -11,8 +11,6 @@ from batchwright.protocols.component import Component, Lifecycle
 if TYPE_CHECKING:
     from batchwright.step_view import StepView
 
-__all__ = ["Caps", "Control"]
-
 
 @frozen(kw_only=True)
 class Caps:

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from batchwright.messages import ModelOutput, SchedulerOutput
     from batchwright.protocols.attention import AttentionBackend
 
-__all__ = ["Executor", "ModelInfo", "ModelSettings", "Tokenizer"]
-
 
 class Tokenizer(Protocol):
     """Text to tokens and back."""

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from batchwright.request_view import RequestView
     from batchwright.step_view import StepView
 
-__all__ = ["Gate"]
-
 
 class Gate(Component, Lifecycle):
     """Whether a request may enter, in up to four phases; define those you need.
@@ -55,9 +53,7 @@ class Gate(Component, Lifecycle):
         """
         return ADMIT
 
-    def sized(
-        self, request: RequestView, need: Need, hit: PrefixHit, view: StepView
-    ) -> Verdict:
+    def sized(self, request: RequestView, need: Need, hit: PrefixHit, view: StepView) -> Verdict:
         """Judge the next request when it is known what it needs.
 
         Args:

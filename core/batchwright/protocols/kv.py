@@ -13,8 +13,6 @@ from batchwright.protocols.component import Component, Lifecycle
 if TYPE_CHECKING:
     from batchwright.request_view import RequestView
 
-__all__ = ["NO_HIT", "Eviction", "Hasher", "KVManager", "Need", "PrefixHit"]
-
 
 @frozen
 class PrefixHit:
@@ -93,9 +91,7 @@ class KVManager(Component, Lifecycle):
         return self.lookup(request).num_tokens
 
     @abstractmethod
-    def num_needed(
-        self, request: RequestView, num_tokens: int, hit: PrefixHit = NO_HIT
-    ) -> int:
+    def num_needed(self, request: RequestView, num_tokens: int, hit: PrefixHit = NO_HIT) -> int:
         """Blocks that ``allocate`` would take from the free pool for that many positions.
 
         Cost class: candidate.
@@ -103,11 +99,7 @@ class KVManager(Component, Lifecycle):
 
     @abstractmethod
     def allocate(
-        self,
-        request: RequestView,
-        num_tokens: int,
-        num_final_tokens: int,
-        hit: PrefixHit = NO_HIT,
+        self, request: RequestView, num_tokens: int, num_final_tokens: int, hit: PrefixHit = NO_HIT
     ) -> list[int] | None:
         """Give a request slots for its first ``num_tokens`` positions.
 

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from batchwright.request_view import RequestView
     from batchwright.step_view import StepView
 
-__all__ = ["Limit"]
-
 
 class Limit(Component, Lifecycle):
     """An upper bound on one request's grant in one step. Limits compose by minimum.

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from batchwright.messages import StepOutputs
     from batchwright.step_record import StepRecord
 
-__all__ = ["Observer"]
-
 
 class Observer(Component, Lifecycle):
     """Watches steps and requests. Any number, in the order of the TOML file.

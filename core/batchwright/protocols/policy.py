@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from batchwright.context import Context
     from batchwright.request_view import RequestView
 
-__all__ = ["Key", "SchedulingPolicy"]
 
 Key = float | tuple[float, ...]
 

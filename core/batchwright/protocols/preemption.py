@@ -10,8 +10,6 @@ from batchwright.protocols.component import Component, Lifecycle
 if TYPE_CHECKING:
     from batchwright.request_view import RequestView
 
-__all__ = ["Preemption"]
-
 
 class Preemption(Component, Lifecycle):
     """What becomes of a yielded KV.

@@ -10,8 +10,6 @@ from batchwright.protocols.component import Component, Lifecycle
 if TYPE_CHECKING:
     from batchwright.request_view import RequestView
 
-__all__ = ["Resource"]
-
 
 class Resource(Component, Lifecycle):
     """A second resource, reserved in one transaction with the KV blocks.

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from batchwright.request_view import RequestView
     from batchwright.step_view import Running, StepView
 
-__all__ = ["Victim"]
-
 
 class Victim(Component, Lifecycle):
     """Who yields its blocks when a running request gets none.

@@ -12,7 +12,6 @@ from attrs import frozen
 if TYPE_CHECKING:
     from batchwright.request_view import RequestView
 
-__all__ = ["SortKey", "Ticket", "WaitingQueue", "as_sort_key"]
 
 SortKey = tuple[float, ...]
 

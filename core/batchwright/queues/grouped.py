@@ -12,8 +12,6 @@ from batchwright.queues.heap import PlaceHeap
 if TYPE_CHECKING:
     from batchwright.request_view import RequestView
 
-__all__ = ["GroupedQueue"]
-
 
 class GroupedQueue(WaitingQueue):
     """Serves the group with the smallest key; within it, the smallest member key.
@@ -110,9 +108,7 @@ class GroupedQueue(WaitingQueue):
         self._groups[request.request_id] = group
         self._order_of.setdefault(request.request_id, order)
 
-    def _insert(
-        self, request: RequestView, group: Hashable, key: SortKey, order: int
-    ) -> None:
+    def _insert(self, request: RequestView, group: Hashable, key: SortKey, order: int) -> None:
         if group not in self._members:
             group_key = as_sort_key(self._group_key(group))
             self._ranks[group] = self._next_rank
@@ -127,7 +123,5 @@ class GroupedQueue(WaitingQueue):
         self._current[group] = key = (*key,)
         heapq.heappush(self._heap, (key, self._ranks[group], group))
         if len(self._heap) > 2 * len(self._members) + 16:
-            self._heap = [
-                entry for entry in self._heap if self._current.get(entry[2]) is entry[0]
-            ]
+            self._heap = [entry for entry in self._heap if self._current.get(entry[2]) is entry[0]]
             heapq.heapify(self._heap)

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from batchwright.queues.base import SortKey
     from batchwright.request_view import RequestView
 
-__all__ = ["PlaceHeap"]
 
 Entry = tuple["SortKey", int, str, "RequestView"]
 

@@ -11,8 +11,6 @@ from batchwright.queues.heap import PlaceHeap
 if TYPE_CHECKING:
     from batchwright.request_view import RequestView
 
-__all__ = ["KeyedQueue"]
-
 
 class KeyedQueue(WaitingQueue):
     """Smallest key first, ties in insertion order. All operations O(log n).

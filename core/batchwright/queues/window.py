@@ -11,8 +11,6 @@ from batchwright.queues.heap import PlaceHeap
 if TYPE_CHECKING:
     from batchwright.request_view import RequestView
 
-__all__ = ["WindowQueue"]
-
 
 class WindowQueue(WaitingQueue):
     """The best-scored of the first requests in arrival order.

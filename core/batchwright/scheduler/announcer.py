@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from batchwright.scheduler.components import Components
     from batchwright.scheduler.faults import Faults
 
-__all__ = ["Announcer"]
 
 _log = logging.getLogger("batchwright.faults")
 
@@ -64,8 +63,5 @@ class Announcer:
         for subscribers in self._subscribers.values():
             subscribers[:] = [pair for pair in subscribers if pair[0] is not component]
         _log.warning(
-            "%s: %s() %s; it is disabled for the rest of the run",
-            component.ctx.label,
-            event,
-            what,
+            "%s: %s() %s; it is disabled for the rest of the run", component.ctx.label, event, what
         )

@@ -19,8 +19,6 @@ from batchwright.protocols import (
     Victim,
 )
 
-__all__ = ["Components"]
-
 
 @frozen(kw_only=True)
 class Components:

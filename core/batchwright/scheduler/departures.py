@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from batchwright.request import Request
     from batchwright.scheduler.state import State
 
-__all__ = ["Departures"]
-
 
 class Departures:
     """Takes requests out of wherever they are and returns what they held."""

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from batchwright.request import Request
 
-__all__ = ["Draft"]
-
 
 class Draft:
     """What has been decided so far in this step.
@@ -41,11 +39,7 @@ class Draft:
     )
 
     def __init__(
-        self,
-        budget: int,
-        num_prefill_tokens: int,
-        num_admissions: int,
-        num_draft_tokens: int,
+        self, budget: int, num_prefill_tokens: int, num_admissions: int, num_draft_tokens: int
     ) -> None:
         self.budget = budget
         self.num_tokens_left = budget

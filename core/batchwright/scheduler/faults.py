@@ -13,8 +13,6 @@ from typing import Any
 from batchwright.exceptions import PluginError
 from batchwright.protocols import Component
 
-__all__ = ["Faults", "RequestFault"]
-
 _log = logging.getLogger("batchwright.faults")
 
 
@@ -79,8 +77,7 @@ class Faults:
         _log.warning("%s %s (fault %d in a row)", where, what, strikes)
         if strikes >= self._max_in_row:
             raise PluginError(
-                f"{what}; {strikes} faults in a row end the run "
-                "(scheduler.max_component_faults)",
+                f"{what}; {strikes} faults in a row end the run (scheduler.max_component_faults)",
                 where=where,
             )
 

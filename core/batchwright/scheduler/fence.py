@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from batchwright.protocols import KVManager
     from batchwright.request import Request
 
-__all__ = ["Fence", "Flight"]
-
 
 @define(eq=False)
 class Flight:

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from batchwright.scheduler.departures import Departures
     from batchwright.scheduler.state import State
 
-__all__ = ["Intake"]
-
 
 class Intake:
     """Checks a request once, when it arrives, so that no step has to."""
@@ -39,10 +37,7 @@ class Intake:
             raise RequestRefusedError(
                 request.request_id, "a live request has this id; ids must be unique"
             )
-        if (
-            request.request_id in state.ended
-            or state.fence.last_flight(request) is not None
-        ):
+        if request.request_id in state.ended or state.fence.last_flight(request) is not None:
             raise RequestRefusedError(
                 request.request_id,
                 "a request of this id has ended, but not been told of, or a step in flight "

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from batchwright.request import Request
     from batchwright.scheduler.state import State
 
-__all__ = ["limited"]
-
 
 def limited(state: State, request: Request, num_tokens: int) -> int:
     """Cut a grant by every limit, in the order of the configuration.

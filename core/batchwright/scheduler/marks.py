@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from batchwright.request_view import RequestView
     from batchwright.scheduler.steady import SteadyDecodes
 
-__all__ = ["Marks"]
-
 
 class Marks:
     """Marks of all requests; each request keeps its own, nearest first."""
@@ -24,19 +22,13 @@ class Marks:
         self._reached: dict[str, Request] = {}
 
     def set(
-        self,
-        view: RequestView,
-        num_computed_tokens: int,
-        component: Component,
-        payload: Any,
+        self, view: RequestView, num_computed_tokens: int, component: Component, payload: Any
     ) -> None:
         """Set a mark; it lapses if the request has ended."""
         request = self._requests.get(view.request_id)
         if request is None or request.view is not view:
             return
-        heapq.heappush(
-            request.marks, (num_computed_tokens, self._count, component, payload)
-        )
+        heapq.heappush(request.marks, (num_computed_tokens, self._count, component, payload))
         self._count += 1
         if request.num_computed_tokens >= num_computed_tokens:
             self._reached[request.request_id] = request

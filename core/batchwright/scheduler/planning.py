@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from batchwright.request import Request
     from batchwright.scheduler.state import State
 
-__all__ = ["commit_plan"]
-
 
 def commit_plan(state: State) -> SchedulerOutput:
     """Commit the draft: counts advance, the plan is in flight."""

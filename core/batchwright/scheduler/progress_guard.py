@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from batchwright.messages import SchedulerOutput
     from batchwright.scheduler.state import State
 
-__all__ = ["ProgressGuard"]
 
 _log = logging.getLogger("batchwright.progress")
 
@@ -41,9 +40,7 @@ class ProgressGuard:
         state.bypass_choices = True
         self.num_interventions += 1
         self.last_report = self._report()
-        _log.warning(
-            "%s; gates, limits and controls are bypassed for one step", self.last_report
-        )
+        _log.warning("%s; gates, limits and controls are bypassed for one step", self.last_report)
 
     def after_step(self, plan: SchedulerOutput) -> None:
         """Count steps in which nothing happened though something waits."""
@@ -60,9 +57,7 @@ class ProgressGuard:
         state = self._state
         request_id, reason = self._stopped_by
         if request_id is None:
-            first = next(state.room.in_order(), None) or next(
-                iter(state.view.running), None
-            )
+            first = next(state.room.in_order(), None) or next(iter(state.view.running), None)
             request_id = first.request_id if first is not None else "?"
             reason = reason or (first.waiting_reason if first is not None else "")
         return (

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from batchwright.scheduler.fence import Flight
     from batchwright.scheduler.state import State
 
-__all__ = ["Results"]
-
 
 class Results:
     """Appends sampled tokens, ends what has reached its end, returns what is free."""
@@ -52,20 +50,14 @@ class Results:
     def _take_off(self, plan: SchedulerOutput) -> Flight:
         flights = self._state.fence.flights
         if not flights or flights[0].plan is not plan:
-            turn = (
-                f"step {flights[0].plan.step_id} is next"
-                if flights
-                else "none is in flight"
-            )
+            turn = f"step {flights[0].plan.step_id} is next" if flights else "none is in flight"
             raise StepError(
                 f"update_from_output() got the plan of step {plan.step_id}, but {turn}; "
                 "every plan is updated once, in the order in which it was made"
             )
         return flights.popleft()
 
-    def _rows(
-        self, flight: Flight, output: ModelOutput
-    ) -> Iterator[tuple[Request, list[int]]]:
+    def _rows(self, flight: Flight, output: ModelOutput) -> Iterator[tuple[Request, list[int]]]:
         """Pair the requests that were planned with what was sampled for them."""
         sampled = output.sampled_token_ids
         if output.req_ids == list(flight.plan.num_scheduled_tokens):
@@ -84,9 +76,7 @@ class Results:
         if request in self._state.steady and len(tokens) == 1:
             return self._deliver_steady(request, tokens)
         drafts = flight.plan.scheduled_draft_token_ids.get(request.request_id, ())
-        if bool(tokens) is not self._samples(flight, request) or len(tokens) > 1 + len(
-            drafts
-        ):
+        if bool(tokens) is not self._samples(flight, request) or len(tokens) > 1 + len(drafts):
             self._refuse(request, f"{len(tokens)} tokens where {_expected(drafts)}")
             return []
         if request.status is RequestStatus.RUNNING and drafts:
@@ -203,9 +193,7 @@ def _expected(drafts: Sequence[int]) -> str:
     )
 
 
-def _end_of(
-    request: Request, token: int, max_model_len: int
-) -> tuple[RequestStatus | None, str]:
+def _end_of(request: Request, token: int, max_model_len: int) -> tuple[RequestStatus | None, str]:
     """Whether a request ends with a token, and how. Stops count before lengths."""
     params = request.sampling_params
     if token in request.stop_ids and request.num_output_tokens >= params.min_tokens:

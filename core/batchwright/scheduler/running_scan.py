@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from batchwright.scheduler.departures import Departures
     from batchwright.scheduler.state import State
 
-__all__ = ["RunningScan"]
-
 
 class RunningScan:
     """Grants running requests ``min(debt, limits, budgets, model length)``.
@@ -123,15 +121,11 @@ class RunningScan:
         lookahead = state.limits.num_lookahead_tokens
         block_ids = state.kv.allocate(
             request.view,
-            min(computed + lookahead, state.limits.max_model_len)
-            if lookahead
-            else computed,
+            min(computed + lookahead, state.limits.max_model_len) if lookahead else computed,
             min(computed, request.num_tokens),
         )
         if block_ids is None and lookahead and not state.fits_pool(computed + lookahead):
-            block_ids = state.kv.allocate(
-                request.view, computed, min(computed, request.num_tokens)
-            )
+            block_ids = state.kv.allocate(request.view, computed, min(computed, request.num_tokens))
         if block_ids:
             state.draft.tables[request.request_id] = block_ids
             if request.account is not None:

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from batchwright.scheduler.settings import SchedulerSettings
     from batchwright.step_view import StepView
 
-__all__ = ["Scheduler"]
 
 _log = logging.getLogger("batchwright.scheduler")
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from attrs import frozen
 
-__all__ = ["SchedulerSettings"]
-
 
 @frozen(kw_only=True)
 class SchedulerSettings:

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from batchwright.scheduler.components import Components
     from batchwright.scheduler.settings import SchedulerSettings
 
-__all__ = ["State"]
-
 
 class State:
     """The scheduler's state: who is where, what is in flight, what is to be told.

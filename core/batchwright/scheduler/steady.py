@@ -21,8 +21,6 @@ from batchwright.calendar import STANDSTILL, Calendar, Epoch
 if TYPE_CHECKING:
     from batchwright.request import Request
 
-__all__ = ["SteadyDecodes"]
-
 
 class SteadyDecodes:
     """The requests in steady decode.
@@ -113,9 +111,7 @@ class SteadyDecodes:
             return self._calendar.at_position(0)
         return self._calendar.at_position(0) | self._calendar.at_position(-lookahead)
 
-    def can_carry(
-        self, num_tokens: int, num_free_blocks: int, *, order_matters: bool
-    ) -> bool:
+    def can_carry(self, num_tokens: int, num_free_blocks: int, *, order_matters: bool) -> bool:
         """Whether no running request can go short in this step, but for the tail.
 
         Requests admitted after every steady one may get less than they owe: in order

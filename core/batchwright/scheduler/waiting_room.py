@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from batchwright.request import Request
     from batchwright.request_view import RequestView
 
-__all__ = ["WaitingRoom"]
-
 
 class WaitingRoom:
     """All requests that do not run, each in exactly one place.
@@ -144,9 +142,7 @@ class WaitingRoom:
             request = self._arrivals[view.request_id]  # type: ignore[union-attr]
         except Exception as error:
             self._faults.strike(
-                self._policy,
-                "peek",
-                f"gave no queued request: {type(error).__name__}: {error}",
+                self._policy, "peek", f"gave no queued request: {type(error).__name__}: {error}"
             )
             return self._earliest()
         self._faults.clear(self._policy, "peek")

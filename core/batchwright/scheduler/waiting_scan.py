@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from batchwright.scheduler.departures import Departures
     from batchwright.scheduler.state import State
 
-__all__ = ["WaitingScan"]
-
 
 @frozen
 class Held:
@@ -156,9 +154,7 @@ class WaitingScan:
                 return False
         return True
 
-    def _obey(
-        self, gate: Gate, phase: str, request: Request, verdict: object
-    ) -> Held | None:
+    def _obey(self, gate: Gate, phase: str, request: Request, verdict: object) -> Held | None:
         state = self._state
         reason = f"gate {gate.name!r}: {getattr(verdict, 'reason', '')}".rstrip(": ")
         match verdict:
@@ -222,18 +218,14 @@ class WaitingScan:
                 return False
         return True
 
-    def _wait_for(
-        self, resource: Resource, key: str | None, request: Request
-    ) -> Held | None:
+    def _wait_for(self, resource: Resource, key: str | None, request: Request) -> Held | None:
         reason = f"resource {resource.name!r} is short"
         if key is None:
             return Held(reason, self._state.settings.backfill)
         self._state.room.skip(request, key, f"{reason} (skipped until {key!r})")
         return None
 
-    def _allocate(
-        self, request: Request, hit: PrefixHit, num_tokens: int
-    ) -> list[int] | None:
+    def _allocate(self, request: Request, hit: PrefixHit, num_tokens: int) -> list[int] | None:
         kv = self._state.kv
         computed = hit.num_tokens + num_tokens
         new = kv.allocate(request.view, self._num_slots(computed), computed, hit)

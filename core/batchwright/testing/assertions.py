@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from batchwright.scheduler import Scheduler
     from batchwright.scheduler.state import State
 
-__all__ = ["check_idle", "check_outputs", "check_step"]
-
 
 def check_step(scheduler: Scheduler, plan: SchedulerOutput) -> None:
     """Check a plan right after ``schedule()`` returned it: E3, E5, I1 to I4.
@@ -68,23 +66,19 @@ def check_outputs(
     )
 
 
-def _wrong_output(
-    request: Request, output: list[int], expected: list[int]
-) -> Iterator[Violation]:
+def _wrong_output(request: Request, output: list[int], expected: list[int]) -> Iterator[Violation]:
     who, finish = f"request {request.request_id!r}", request.finish
     if finish is None:
         yield Violation("E2", f"{who} has not ended")
         return
     if output != list(request.output_token_ids):
         yield Violation(
-            "E2",
-            f"{who}: {output} was delivered, {list(request.output_token_ids)} is known",
+            "E2", f"{who}: {output} was delivered, {list(request.output_token_ids)} is known"
         )
     whole = finish.reason in ("stop", "length") and finish.detail != "kv_capacity"
     if output != (expected if whole else expected[: len(output)]):
         yield Violation(
-            "E4",
-            f"{who} ({finish.reason}, {finish.detail}) answered {output}, not {expected}",
+            "E4", f"{who} ({finish.reason}, {finish.detail}) answered {output}, not {expected}"
         )
 
 
@@ -102,9 +96,7 @@ def _left_over(scheduler: Scheduler) -> Iterator[Violation]:
     for key in state.ledger:
         account = state.ledger[key]
         if account.num_blocks:
-            yield Violation(
-                "E1", f"account {key!r} is charged for {account.num_blocks} blocks"
-            )
+            yield Violation("E1", f"account {key!r} is charged for {account.num_blocks} blocks")
 
 
 def _counts(state: State) -> dict[str, int]:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from batchwright.request import Request
     from batchwright.scheduler import Scheduler
 
-__all__ = ["Driver", "drive"]
 
 T = TypeVar("T")
 

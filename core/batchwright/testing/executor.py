@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from batchwright.messages import SchedulerOutput
     from batchwright.protocols import ModelSettings
 
-__all__ = ["ScriptedExecutor"]
-
 
 @frozen
 class Options:
@@ -85,9 +83,7 @@ class ScriptedExecutor(Executor):
         self._sequences: dict[str, _Sequence] = {}
 
     @classmethod
-    def standalone(
-        cls, num_blocks: int, block_size: int, **options: Any
-    ) -> ScriptedExecutor:
+    def standalone(cls, num_blocks: int, block_size: int, **options: Any) -> ScriptedExecutor:
         """Make one that belongs to no configuration.
 
         Args:
@@ -160,10 +156,7 @@ class ScriptedExecutor(Executor):
         for new in plan.scheduled_new_reqs:
             tokens = array("I", new.prompt_token_ids) + new.output_token_ids
             self._sequences[new.req_id] = _Sequence(
-                tokens,
-                len(new.prompt_token_ids),
-                list(new.block_ids),
-                new.num_computed_tokens,
+                tokens, len(new.prompt_token_ids), list(new.block_ids), new.num_computed_tokens
             )
         cached = plan.scheduled_cached_reqs
         resumed = frozenset(cached.resumed_req_ids)
@@ -239,8 +232,7 @@ class ScriptedExecutor(Executor):
         block_id = sequence.table[position // self.memory.block_size]
         what = "nothing" if not words[position] else "what another history put there"
         raise InvariantError(
-            "E4",
-            f"request {request_id!r}: position {position} (block {block_id}) holds {what}",
+            "E4", f"request {request_id!r}: position {position} (block {block_id}) holds {what}"
         )
 
     def _expected(self, sequence: _Sequence, num_tokens: int) -> array[int]:
@@ -270,6 +262,5 @@ class ScriptedExecutor(Executor):
             return self._sequences[request_id]
         except KeyError:
             raise InvariantError(
-                "E2",
-                f"request {request_id!r} is planned, and the executor does not know it",
+                "E2", f"request {request_id!r} is planned, and the executor does not know it"
             ) from None

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from batchwright.request_view import RequestView
     from batchwright.step_view import StepView
 
-__all__ = ["HintGate", "VisitEveryone"]
-
 
 class HintGate(Gate):
     """Does what a request's hints say.

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 from batchwright.exceptions import InvariantError
 
-__all__ = ["PagedMemory"]
-
 
 class PagedMemory:
     """``num_blocks`` blocks of ``block_size`` words, addressed through block tables.
@@ -68,7 +66,5 @@ class PagedMemory:
             )
         block_id = table[index]
         if not 0 < block_id < self.num_blocks:
-            raise InvariantError(
-                "I4", f"block {block_id} is not one that requests may hold"
-            )
+            raise InvariantError("I4", f"block {block_id} is not one that requests may hold")
         return block_id

@@ -10,8 +10,6 @@ from attrs import field, frozen, validators
 
 from batchwright.request import Request
 
-__all__ = ["ScriptedModel", "reference_output"]
-
 _MASK = (1 << 64) - 1
 _MULTIPLIER = 0x9E3779B97F4A7C15  # 2**64 / golden ratio: odd, bits well mixed
 
@@ -62,9 +60,7 @@ class ScriptedModel:
             words: One word a position, from the first to the last known token.
         """
         digest = hashlib.blake2b(
-            words.tobytes(),
-            digest_size=16,
-            key=self.seed.to_bytes(8, "little", signed=True),
+            words.tobytes(), digest_size=16, key=self.seed.to_bytes(8, "little", signed=True)
         ).digest()
         return self._choose(digest)
 

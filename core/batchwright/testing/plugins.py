@@ -7,8 +7,6 @@ from typing import Any
 
 from batchwright.hookspecs import HOOK_PREFIX, hookimpl
 
-__all__ = ["make_plugin"]
-
 
 def make_plugin(**classes: Sequence[type]) -> object:
     """Build a plugin that offers classes by kind, e.g. ``make_plugin(gate=[MyGate])``.

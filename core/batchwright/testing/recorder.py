@@ -9,8 +9,6 @@ from attrs import asdict, define, field
 if TYPE_CHECKING:
     from batchwright.messages import SchedulerOutput, StepOutputs
 
-__all__ = ["Recorder"]
-
 
 @define
 class Recorder:

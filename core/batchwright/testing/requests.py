@@ -9,8 +9,6 @@ from typing import Any
 from batchwright.request import Request
 from batchwright.sampling_params import SamplingParams
 
-__all__ = ["make_request", "prompt_tokens"]
-
 
 def prompt_tokens(name: str, num_tokens: int, *, vocab_size: int = 997) -> list[int]:
     """Make a prompt: the same for the same name, another one for another name.
@@ -44,9 +42,5 @@ def make_request(
         fields: More fields of Request.
     """
     tokens = prompt_tokens(request_id, prompt) if isinstance(prompt, int) else prompt
-    params = SamplingParams(
-        max_tokens=max_tokens, ignore_eos=ignore_eos, **(sampling or {})
-    )
-    return Request(
-        request_id=request_id, prompt_token_ids=tokens, sampling_params=params, **fields
-    )
+    params = SamplingParams(max_tokens=max_tokens, ignore_eos=ignore_eos, **(sampling or {}))
+    return Request(request_id=request_id, prompt_token_ids=tokens, sampling_params=params, **fields)

@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 from batchwright.request import Request
 from batchwright.testing.requests import make_request, prompt_tokens
 
-__all__ = ["RequestPlan", "configurations", "request_plans"]
-
 KEYS = ("x", "y")
 
 

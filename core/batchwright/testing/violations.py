@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from batchwright.messages import SchedulerOutput
     from batchwright.step_view import StepView
 
-__all__ = ["Violation", "plan_violations", "raise_violations"]
-
 
 @frozen
 class Violation:
@@ -86,16 +84,13 @@ def plan_violations(
         yield Violation("E5", message)
 
 
-def _grant_violations(
-    plan: SchedulerOutput, view: StepView, budget: int
-) -> Iterator[Violation]:
+def _grant_violations(plan: SchedulerOutput, view: StepView, budget: int) -> Iterator[Violation]:
     total = sum(plan.num_scheduled_tokens.values())
     if total > budget:
         yield Violation("I1", f"{total} tokens are granted, the budget is {budget}")
     if total != plan.total_num_scheduled_tokens:
         yield Violation(
-            "E3",
-            f"grants add up to {total}, the plan says {plan.total_num_scheduled_tokens}",
+            "E3", f"grants add up to {total}, the plan says {plan.total_num_scheduled_tokens}"
         )
     if view.num_tokens_left < 0:
         yield Violation("I2", f"{view.num_tokens_left} tokens of the budget are left")
@@ -110,8 +105,7 @@ def _grant_violations(
         if num_drafts >= max(1, num_tokens):
             yield Violation(
                 "E3",
-                f"request {request_id!r} verifies {num_drafts} drafts "
-                f"with a grant of {num_tokens}",
+                f"request {request_id!r} verifies {num_drafts} drafts with a grant of {num_tokens}",
             )
 
 
@@ -127,9 +121,7 @@ def _column_violations(plan: SchedulerOutput) -> Iterator[Violation]:
         )
     gone = {*plan.preempted_req_ids} & {*plan.num_scheduled_tokens}
     if gone:
-        yield Violation(
-            "E3", f"requests {sorted(gone)} are preempted and scheduled at once"
-        )
+        yield Violation("E3", f"requests {sorted(gone)} are preempted and scheduled at once")
     lengths = {
         len(column)
         for column in (
@@ -158,9 +150,7 @@ def _position_violations(
             )
         num_slots = len(view.block_ids(request)) * limits.block_size
         if computed > num_slots:
-            yield Violation(
-                "I4", f"{who} has computed {computed} tokens in {num_slots} slots"
-            )
+            yield Violation("I4", f"{who} has computed {computed} tokens in {num_slots} slots")
     for request_id in plan.preempted_req_ids:
         waiting = view.request(request_id)
         if waiting is not None and waiting not in view.running and view.block_ids(waiting):

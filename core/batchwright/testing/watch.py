@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from batchwright.request_view import RequestView
     from batchwright.step_view import StepView
 
-__all__ = ["Watch"]
-
 
 @define(eq=False)
 class Watch:
@@ -51,9 +49,7 @@ class Watch:
             yield Violation("E2", f"request {request.request_id!r} ended without a reason")
         self._untold[request.request_id] = request
 
-    def planned(
-        self, plan: SchedulerOutput, view: StepView, budget: int
-    ) -> Iterator[Violation]:
+    def planned(self, plan: SchedulerOutput, view: StepView, budget: int) -> Iterator[Violation]:
         """Check a plan right after it was made: E2, E3, E5, E6, I1 to I5."""
         yield from plan_violations(plan, view, self.limits, budget)
         yield from self._hand_out(plan, view)
@@ -100,18 +96,14 @@ class Watch:
                 )
         self._in_flight[plan.step_id] = used
 
-    def _fresh_blocks(
-        self, plan: SchedulerOutput, size: int
-    ) -> Iterator[tuple[str, list[int]]]:
+    def _fresh_blocks(self, plan: SchedulerOutput, size: int) -> Iterator[tuple[str, list[int]]]:
         """Blocks whose old content is given up, by request."""
         for new in plan.scheduled_new_reqs:
             self._tables[new.req_id] = list(new.block_ids)
             yield new.req_id, new.block_ids[new.num_computed_tokens // size :]
         cached = plan.scheduled_cached_reqs
         resumed = frozenset(cached.resumed_req_ids)
-        columns = zip(
-            cached.req_ids, cached.new_block_ids, cached.num_computed_tokens, strict=True
-        )
+        columns = zip(cached.req_ids, cached.new_block_ids, cached.num_computed_tokens, strict=True)
         for request_id, blocks, computed in columns:
             blocks = blocks or []
             if request_id in resumed:
@@ -133,9 +125,7 @@ class Watch:
         """Count steps in which nothing was scheduled though something could be: E6."""
         waits = view.num_running or view.num_waiting > view.num_parked
         excused = view.is_paused or view.next_alarm is not None or view.num_in_flight > 1
-        self._num_idle = (
-            self._num_idle + 1 if plan.is_empty and waits and not excused else 0
-        )
+        self._num_idle = self._num_idle + 1 if plan.is_empty and waits and not excused else 0
         if self._num_idle > self.patience:
             yield Violation(
                 "E6",

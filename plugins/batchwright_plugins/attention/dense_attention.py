@@ -60,9 +60,7 @@ def attend_by_hand(
         ``[a, b, num_queries, head_size]``.
     """
     if mask is None:
-        mask = torch.ones(
-            query.shape[2], key.shape[2], dtype=torch.bool, device=query.device
-        )
+        mask = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device)
         mask = mask.tril()
     mask = mask.expand(*mask.shape[:-2], query.shape[2], mask.shape[-1])
     keys, values = key.float().transpose(-2, -1), value.float()
@@ -74,9 +72,7 @@ def attend_by_hand(
         if softcap is not None:
             scores = (scores / softcap).tanh_().mul_(softcap)
         scores = scores.masked_fill_(~mask[..., part, :], -torch.inf)
-        some = (
-            None if sinks is None else sinks.expand(-1, -1, query.shape[2], -1)[:, :, part]
-        )
+        some = None if sinks is None else sinks.expand(-1, -1, query.shape[2], -1)[:, :, part]
         parts.append(torch.matmul(_weights(scores, some), values))
     return torch.cat(parts, 2).to(query.dtype)
 

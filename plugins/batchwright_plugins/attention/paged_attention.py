@@ -23,9 +23,7 @@ _CHUNK_TOKENS = {"cpu": 16_384, "cuda": 262_144}
 class PagedAttention:
     """What ``TorchAttention`` does once torch is there; see its contract."""
 
-    def __init__(
-        self, spec: AttentionSpec, num_blocks: int, chunk_tokens: int | None
-    ) -> None:
+    def __init__(self, spec: AttentionSpec, num_blocks: int, chunk_tokens: int | None) -> None:
         self._spec = spec
         self._cache = PagedCache(spec, num_blocks)
         self._chunk_tokens = chunk_tokens or _CHUNK_TOKENS[spec.device]

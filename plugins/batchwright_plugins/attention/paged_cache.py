@@ -54,9 +54,7 @@ class PagedCache:
         return layer
 
     def _room(self, num_rows: int) -> torch.Tensor:
-        return torch.empty(
-            (num_rows, self._shape[1]), dtype=self._dtype, device=self._device
-        )
+        return torch.empty((num_rows, self._shape[1]), dtype=self._dtype, device=self._device)
 
     def write(
         self, layer: int, slots: torch.Tensor, key: torch.Tensor, value: torch.Tensor
@@ -99,11 +97,7 @@ class PagedCache:
         )
 
     def _collect(
-        self,
-        cache: torch.Tensor,
-        room: torch.Tensor,
-        rows: torch.Tensor,
-        blanks: torch.Tensor,
+        self, cache: torch.Tensor, room: torch.Tensor, rows: torch.Tensor, blanks: torch.Tensor
     ) -> torch.Tensor:
         room = room[: len(rows)]
         torch.index_select(cache, 0, rows, out=room)

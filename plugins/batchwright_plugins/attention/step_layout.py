@@ -66,11 +66,7 @@ class StepLayout:
     """
 
     def __init__(
-        self,
-        batch: AttentionBatch,
-        cache: PagedCache,
-        window: int | None,
-        chunk_tokens: int,
+        self, batch: AttentionBatch, cache: PagedCache, window: int | None, chunk_tokens: int
     ) -> None:
         self._batch = batch
         self._cache = cache
@@ -103,9 +99,7 @@ class StepLayout:
         chunk: list[int] = []
         for i in sorted(decodes, key=lambda i: -sizes[i]):
             width = sizes[chunk[0]] if chunk else sizes[i]
-            if chunk and (
-                width * (len(chunk) + 1) > most or sizes[i] < int(width * _LEAST_FILL)
-            ):
+            if chunk and (width * (len(chunk) + 1) > most or sizes[i] < int(width * _LEAST_FILL)):
                 yield chunk
                 chunk = []
             chunk.append(i)

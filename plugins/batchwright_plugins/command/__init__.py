@@ -9,11 +9,12 @@ from __future__ import annotations
 from batchwright import Command, hookimpl
 from batchwright_plugins.command.config import ConfigCommand
 from batchwright_plugins.command.plugins import PluginsCommand
+from batchwright_plugins.command.run import RunCommand
 
-__all__ = ["ConfigCommand", "PluginsCommand"]
+__all__ = ["ConfigCommand", "PluginsCommand", "RunCommand"]
 
 
 @hookimpl
 def batchwright_register_command() -> list[type[Command]]:
     """Offer the commands."""
-    return [ConfigCommand, PluginsCommand]
+    return [ConfigCommand, PluginsCommand, RunCommand]

@@ -72,12 +72,8 @@ def _check_files(config: Config) -> None:
     problems = []
     prompts, model = config.run.prompts, config.model.path
     if prompts is not None and not config.resolve(prompts).is_file():
-        problems.append(
-            Problem("run.prompts", f"there is no file {config.resolve(prompts)}")
-        )
-    if model is not None and (
-        "/" in model or "\\" in model or model.startswith((".", "~"))
-    ):
+        problems.append(Problem("run.prompts", f"there is no file {config.resolve(prompts)}"))
+    if model is not None and ("/" in model or "\\" in model or model.startswith((".", "~"))):
         folder = config.resolve(model)
         if not folder.is_dir():
             problems.append(Problem("model.path", f"there is no folder {folder}"))

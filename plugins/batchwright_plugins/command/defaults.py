@@ -48,6 +48,4 @@ def _component(registration: Registration, docs: list[OptionDoc]) -> Iterator[st
 def _comment(doc: OptionDoc) -> Iterator[str]:
     default = f" Default: {doc.default_text}." if doc.default_text else ""
     text = f"{doc.help} ({doc.type}){default}"
-    yield from textwrap.wrap(
-        text.strip(), 88, initial_indent="# ", subsequent_indent="#   "
-    )
+    yield from textwrap.wrap(text.strip(), 88, initial_indent="# ", subsequent_indent="#   ")

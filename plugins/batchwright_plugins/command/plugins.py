@@ -95,12 +95,8 @@ def _print_tables(plugins: PluginManager) -> None:
     console = Console()
     table = Table("kind", "name", "distribution", "options and defaults")
     for registration in plugins.registrations():
-        options = (
-            f"{o['name']} = {o['default'] or 'none'}" for o in _options(registration)
-        )
-        source = registration.distribution_label or str(
-            registration.path or registration.module
-        )
+        options = (f"{o['name']} = {o['default'] or 'none'}" for o in _options(registration))
+        source = registration.distribution_label or str(registration.path or registration.module)
         cells = (registration.kind, registration.name, source, "\n".join(options))
         table.add_row(*map(Text, cells))
     console.print(table)

@@ -51,11 +51,7 @@ class AttentionTarget(Protocol):
     """Who computes attention."""
 
     def attend(
-        self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        call: AttentionCall,
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, call: AttentionCall
     ) -> torch.Tensor:
         """Attend; tensors are ``[num_tokens, heads, head_size]``, as is the answer."""
         ...
@@ -68,20 +64,10 @@ class BackendTarget:
     backend: AttentionBackend
 
     def attend(
-        self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        call: AttentionCall,
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, call: AttentionCall
     ) -> torch.Tensor:
         return self.backend.forward(
-            call.layer,
-            query,
-            key,
-            value,
-            scale=call.scale,
-            softcap=call.softcap,
-            sinks=call.sinks,
+            call.layer, query, key, value, scale=call.scale, softcap=call.softcap, sinks=call.sinks
         )
 
 

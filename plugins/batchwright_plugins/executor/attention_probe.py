@@ -27,11 +27,7 @@ class _Record:
     shapes: list[tuple[int, int, int, int]] = field(factory=list)
 
     def attend(
-        self,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        call: AttentionCall,
+        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, call: AttentionCall
     ) -> torch.Tensor:
         self.calls.append(call)
         self.shapes.append((query.shape[1], key.shape[1], key.shape[2], value.shape[2]))
@@ -94,10 +90,7 @@ def _problem(text: Any, record: _Record) -> str | None:
 
 def _foreign(record: _Record) -> str | None:
     for call in record.calls:
-        if (
-            getattr(call.module, "is_causal", True) is False
-            or call.extra.get("is_causal") is False
-        ):
+        if getattr(call.module, "is_causal", True) is False or call.extra.get("is_causal") is False:
             return "its attention is bidirectional"
         for key in _FOREIGN:
             if call.extra.get(key) is not None:
@@ -109,9 +102,7 @@ def _windows(text: Any, record: _Record) -> str | None:
     """A window that only the mask knows of would be lost, since no mask is built."""
     kinds = getattr(text, "layer_types", None) or ()
     for call in record.calls:
-        sliding = (
-            kinds[call.layer] == "sliding_attention" if kinds else call.window is not None
-        )
+        sliding = kinds[call.layer] == "sliding_attention" if kinds else call.window is not None
         if sliding != (call.window is not None):
             return f"layer {call.layer} does not tell its sliding window to its attention"
     untold = getattr(text, "sliding_window", None) and record.calls[0].window is None

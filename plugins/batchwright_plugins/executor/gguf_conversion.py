@@ -19,11 +19,7 @@ from .gguf_tokenizer import write_tokenizer
 
 __all__ = ["convert"]
 
-_NAMES = {
-    "token_embd": "model.embed_tokens",
-    "output_norm": "model.norm",
-    "output": "lm_head",
-}
+_NAMES = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 _LAYER_NAMES = {
     "attn_norm": "input_layernorm",
     "attn_q": "self_attn.q_proj",
@@ -118,10 +114,7 @@ def _write_weights(
 
 def _bfloat16_parts(reader: Any, fields: dict[str, Any]) -> Iterator[np.ndarray]:
     heads = fields["llama.attention.head_count"]
-    by_kind = {
-        "attn_q": heads,
-        "attn_k": fields.get("llama.attention.head_count_kv", heads),
-    }
+    by_kind = {"attn_q": heads, "attn_k": fields.get("llama.attention.head_count_kv", heads)}
     for tensor in reader.tensors:
         values = dequantize(tensor.data, tensor.tensor_type)
         kind = tensor.name.split(".")[-2]

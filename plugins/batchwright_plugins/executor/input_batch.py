@@ -103,10 +103,7 @@ class InputBatch:
 
 
 def _parts(
-    table: RequestTable,
-    granted: dict[str, int],
-    drafts: dict[str, list[int]],
-    starts: list[int],
+    table: RequestTable, granted: dict[str, int], drafts: dict[str, list[int]], starts: list[int]
 ) -> tuple[list[RequestPart], list[SamplingRow], list[int]]:
     parts: list[RequestPart] = []
     rows: list[SamplingRow] = []

@@ -104,9 +104,7 @@ def _config(folder: Path, name: str) -> Any:
     try:
         return AutoConfig.from_pretrained(folder, local_files_only=True)
     except Exception as error:
-        raise ModelError(
-            f"model {name}: its configuration cannot be read: {error}"
-        ) from error
+        raise ModelError(f"model {name}: its configuration cannot be read: {error}") from error
 
 
 def _weights(folder: Path, name: str, dtype: str, device: torch.device) -> Any:

@@ -50,9 +50,7 @@ def _layers(text: Any) -> str | None:
     kinds = getattr(text, "layer_types", None) or ()
     foreign = sorted({kind for kind in kinds if kind not in _LAYER_TYPES})
     if foreign:
-        return (
-            f"it has layers of type {', '.join(foreign)}; served: {', '.join(_LAYER_TYPES)}"
-        )
+        return f"it has layers of type {', '.join(foreign)}; served: {', '.join(_LAYER_TYPES)}"
     if not getattr(text, "num_hidden_layers", None):
         return "its configuration does not say how many layers it has"
     return None
@@ -60,9 +58,7 @@ def _layers(text: Any) -> str | None:
 
 def _rope(text: Any, max_model_len: int | None) -> str | None:
     """Frequencies must not depend on the longest request of a batch."""
-    rope = (
-        getattr(text, "rope_parameters", None) or getattr(text, "rope_scaling", None) or {}
-    )
+    rope = getattr(text, "rope_parameters", None) or getattr(text, "rope_scaling", None) or {}
     kind = rope.get("rope_type", rope.get("type"))
     if kind == "dynamic":
         return "its rotary frequencies depend on the longest request in a batch (dynamic)"

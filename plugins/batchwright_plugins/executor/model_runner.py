@@ -55,9 +55,7 @@ class ModelRunner:
         self._attention = attention
         self._target = BackendTarget(attention)
         self._block_size = block_size
-        self._table = RequestTable(
-            loaded.vocab_size, loaded.eos_token_ids, seed, block_size
-        )
+        self._table = RequestTable(loaded.vocab_size, loaded.eos_token_ids, seed, block_size)
 
     def restart(self) -> None:
         """Forget every request."""

@@ -125,9 +125,7 @@ class RequestTable:
         self._append_blocks(state.row, data.block_ids)
 
     def _fill(self, state: RequestRow, prompt: array[int], outputs: array[int]) -> None:
-        tokens = np.concatenate(
-            [np.asarray(prompt, np.int64), np.asarray(outputs, np.int64)]
-        )
+        tokens = np.concatenate([np.asarray(prompt, np.int64), np.asarray(outputs, np.int64)])
         foreign = tokens >= self._vocab_size
         if foreign.any():
             # Computed all the same, with a harmless token: others may share its blocks.

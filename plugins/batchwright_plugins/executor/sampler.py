@@ -100,9 +100,7 @@ def _draw(logits: torch.Tensor, rows: Sequence[SamplingRow]) -> torch.Tensor:
     )
 
 
-def _log_softmax(
-    logits: torch.Tensor, rows: Sequence[SamplingRow]
-) -> dict[int, torch.Tensor]:
+def _log_softmax(logits: torch.Tensor, rows: Sequence[SamplingRow]) -> dict[int, torch.Tensor]:
     wanted = [i for i, row in enumerate(rows) if row.params.logprobs is not None]
     if not wanted:
         return {}
@@ -110,9 +108,7 @@ def _log_softmax(
 
 
 def _logprobs(
-    likely: dict[int, torch.Tensor],
-    rows: Sequence[SamplingRow],
-    chosen: Sequence[int | None],
+    likely: dict[int, torch.Tensor], rows: Sequence[SamplingRow], chosen: Sequence[int | None]
 ) -> dict[int, TokenLogprobs]:
     answer = {}
     for i, values in likely.items():

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import torch
 
-__all__ = ["draw", "kept"]
+__all__ = ["draw"]
 
-_NUM_CANDIDATES = (
-    256  # likeliest tokens that are sorted first; sorting all is 20 times dearer
-)
+_NUM_CANDIDATES = (256, 4096)  # likeliest tokens to look at before all are sorted
 _SECTION = 256  # tokens that are summed before cumulating
 
 
@@ -38,32 +36,32 @@ def draw(
     Returns:
         ``[num_rows]`` int64.
     """
-    # Subtracting the largest first keeps a tiny temperature from overflowing.
-    scaled = logits - logits.amax(-1, keepdim=True)
-    scaled.div_(temperature.float().unsqueeze(1))
-    weights = scaled.exp()
     tokens = torch.empty(len(logits), dtype=torch.int64, device=logits.device)
     filtered = (top_k > 0) | (top_p < 1) | (min_p > 0)
     plain = (~filtered).nonzero().squeeze(1)
     if len(plain):
-        tokens[plain] = _look_up(_some(weights, plain), chance[plain])
+        weights = _weights(_some(logits, plain), temperature[plain])
+        tokens[plain] = _look_up(weights, chance[plain])
     pending = filtered.nonzero().squeeze(1)
-    for num_candidates in (_NUM_CANDIDATES, logits.shape[1]):
+    for num_candidates in (*_NUM_CANDIDATES, logits.shape[1]):
         if not len(pending):
             break
-        limits = top_k[pending], top_p[pending], min_p[pending]
-        values, ids = _likeliest(_some(scaled, pending), num_candidates)
-        keep, settled = kept(_some(weights, pending), values.exp(), *limits)
-        place = _pick(values.exp().double() * keep, chance[pending])
+        some, limits = _some(logits, pending), (top_k[pending], top_p[pending], min_p[pending])
+        values, ids = _likeliest(some, num_candidates)
+        weights = _weights(values, temperature[pending])
+        whole = _whole(some, temperature[pending], *limits)
+        keep, settled = _kept(weights, whole, logits.shape[1], *limits)
+        place = _pick(weights.double() * keep, chance[pending])
         found = ids.gather(1, place.unsqueeze(1)).squeeze(1)
         tokens[pending[settled]] = found[settled]
         pending = pending[~settled]
     return tokens
 
 
-def kept(
+def _kept(
     weights: torch.Tensor,
-    likeliest: torch.Tensor,
+    whole: torch.Tensor,
+    vocab_size: int,
     top_k: torch.Tensor,
     top_p: torch.Tensor,
     min_p: torch.Tensor,
@@ -71,34 +69,60 @@ def kept(
     """Which of the likeliest tokens survive min_p, then top_k, then top_p.
 
     Args:
-        weights: ``[num_rows, vocab_size]`` float32 probabilities, the largest scaled to 1.
-        likeliest: ``[num_rows, num_candidates]``, the largest of them, descending.
+        weights: ``[num_rows, num_candidates]`` float32, the largest probabilities,
+            descending, scaled so that the first is 1.
+        whole: ``[num_rows]`` float64, the sum over all tokens that survive min_p, where
+            top_p needs it and top_k does not bound it.
+        vocab_size: Tokens in all.
         top_k: As in ``draw``.
         top_p: As in ``draw``.
         min_p: As in ``draw``.
 
     Returns:
-        A mask like ``likeliest``, and ``[num_rows]`` bool: whether the candidates were
+        A mask like ``weights``, and ``[num_rows]`` bool: whether the candidates were
         enough to know it. They are not where a token outside could survive as well.
     """
-    floor = min_p.float().unsqueeze(1)
-    rank = torch.arange(likeliest.shape[1], device=likeliest.device)
-    most = torch.where(top_k > 0, top_k, weights.shape[1]).unsqueeze(1)
-    keep = (likeliest >= floor) & (rank < most)
-    inside = likeliest.double() * keep
-    if min_p.any():
-        weights = weights * (weights >= floor)
+    num_candidates = weights.shape[1]
+    rank = torch.arange(num_candidates, device=weights.device)
+    most = torch.where(top_k > 0, top_k, vocab_size).unsqueeze(1)
+    keep = (weights >= min_p.float().unsqueeze(1)) & (rank < most)
     reaches = keep[:, -1]  # the candidates end before min_p or top_k does
-    whole = weights.sum(-1, dtype=torch.float64)
+    inside = weights.double() * keep
     mass = torch.where(reaches & (top_k == 0), whole, inside.sum(-1))
     before = inside.cumsum(-1) - inside
     nucleus = (before < (top_p * mass).unsqueeze(1)) | (top_p >= 1).unsqueeze(1)
     keep = keep & nucleus
-    if likeliest.shape[1] == weights.shape[1]:
-        return keep, torch.ones_like(top_k, dtype=torch.bool)
-    last = likeliest.gather(1, keep.sum(-1, keepdim=True) - 1).squeeze(1)
+    if num_candidates == vocab_size:
+        return keep, torch.ones_like(reaches)
+    last = weights.gather(1, keep.sum(-1, keepdim=True) - 1).squeeze(1)
     # An equal value outside would have an equal claim; the full sort settles it by id.
-    return keep, (last > likeliest[:, -1]) & ~(reaches & (top_k > likeliest.shape[1]))
+    return keep, (last > weights[:, -1]) & ~(reaches & (top_k > num_candidates))
+
+
+def _weights(logits: torch.Tensor, temperature: torch.Tensor) -> torch.Tensor:
+    """Probabilities, scaled so that the largest is 1.
+
+    Subtracting the largest first keeps a tiny temperature from overflowing.
+    """
+    shifted = logits - logits.amax(-1, keepdim=True)
+    return shifted.div_(temperature.float().unsqueeze(1)).exp_()
+
+
+def _whole(
+    logits: torch.Tensor,
+    temperature: torch.Tensor,
+    top_k: torch.Tensor,
+    top_p: torch.Tensor,
+    min_p: torch.Tensor,
+) -> torch.Tensor:
+    """The sum that ``_kept`` needs for some rows; zero for the others."""
+    answer = torch.zeros_like(top_p)
+    rows = ((top_k == 0) & (top_p < 1)).nonzero().squeeze(1)
+    if len(rows):
+        weights = _weights(_some(logits, rows), temperature[rows])
+        weights *= weights >= min_p[rows].float().unsqueeze(1)
+        answer[rows] = weights.sum(-1, dtype=torch.float64)
+    return answer
 
 
 def _some(values: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
@@ -106,12 +130,12 @@ def _some(values: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
     return values if len(rows) == len(values) else values[rows]
 
 
-def _likeliest(scaled: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+def _likeliest(logits: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
     """The largest values, descending, equal ones by token id."""
-    if count >= scaled.shape[1]:
-        values, ids = scaled.sort(dim=-1, descending=True, stable=True)
+    if count >= logits.shape[1]:
+        values, ids = logits.sort(dim=-1, descending=True, stable=True)
         return values, ids
-    values, ids = scaled.topk(count, dim=-1)
+    values, ids = logits.topk(count, dim=-1)
     ids, by_id = ids.sort(dim=-1)
     values, by_value = values.gather(1, by_id).sort(dim=-1, descending=True, stable=True)
     return values, ids.gather(1, by_value)

@@ -33,23 +33,17 @@ class HuggingFaceTokenizer:
             raise ModelError("this model has no chat template; send a text prompt instead")
         try:
             text = self._tokenizer.apply_chat_template(
-                [dict(message) for message in messages],
-                tokenize=False,
-                add_generation_prompt=True,
+                [dict(message) for message in messages], tokenize=False, add_generation_prompt=True
             )
         except Exception as error:
-            raise ModelError(
-                f"the chat template refuses these messages: {error}"
-            ) from error
+            raise ModelError(f"the chat template refuses these messages: {error}") from error
         return list(self._tokenizer.encode(text, add_special_tokens=False))
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of tokens, special ones left out, spaces as they are."""
         return str(
             self._tokenizer.decode(
-                list(token_ids),
-                skip_special_tokens=True,
-                clean_up_tokenization_spaces=False,
+                list(token_ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
             )
         )
 
@@ -65,8 +59,6 @@ def load_tokenizer(folder: Path) -> HuggingFaceTokenizer | None:
     from transformers import AutoTokenizer
 
     try:
-        return HuggingFaceTokenizer(
-            AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        )
+        return HuggingFaceTokenizer(AutoTokenizer.from_pretrained(folder, local_files_only=True))
     except Exception as error:
         raise ModelError(f"the tokenizer in {folder} cannot be loaded: {error}") from error

@@ -101,9 +101,7 @@ class TorchExecutor(Executor):
         from .model_runner import ModelRunner
 
         if self._loaded is None:
-            raise ExecutorError(
-                "the torch executor was asked for a KV cache before a model"
-            )
+            raise ExecutorError("the torch executor was asked for a KV cache before a model")
         self._runner = ModelRunner(
             self._loaded, self._attention, self._settings.seed, num_blocks, block_size
         )

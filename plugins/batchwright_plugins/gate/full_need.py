@@ -26,9 +26,7 @@ class FullNeed(Gate):
 
     name = "full-need"
 
-    def sized(
-        self, request: RequestView, need: Need, hit: PrefixHit, view: StepView
-    ) -> Verdict:
+    def sized(self, request: RequestView, need: Need, hit: PrefixHit, view: StepView) -> Verdict:
         if need.num_full_blocks <= view.num_free_blocks:
             return ADMIT
         return Stop(

@@ -22,9 +22,7 @@ __all__ = ["Watermark"]
 class Options:
     """Options of the watermark gate."""
 
-    fraction: float = option(
-        0.01, "Share of all blocks that an admission leaves free.", ge=0, lt=1
-    )
+    fraction: float = option(0.01, "Share of all blocks that an admission leaves free.", ge=0, lt=1)
     need: Literal["full", "step"] = option(
         "full", "What must fit beside it: all known tokens, or this step's grant."
     )
@@ -43,14 +41,10 @@ class Watermark(Gate):
     def setup(self) -> None:
         self.num_blocks = int(self.options.fraction * self.ctx.limits.num_blocks)
 
-    def sized(
-        self, request: RequestView, need: Need, hit: PrefixHit, view: StepView
-    ) -> Verdict:
+    def sized(self, request: RequestView, need: Need, hit: PrefixHit, view: StepView) -> Verdict:
         if not view.num_running:
             return ADMIT
-        wanted = (
-            need.num_full_blocks if self.options.need == "full" else need.num_step_blocks
-        )
+        wanted = need.num_full_blocks if self.options.need == "full" else need.num_step_blocks
         if wanted + self.num_blocks <= view.num_free_blocks:
             return ADMIT
         return Stop(

@@ -90,18 +90,12 @@ class PagedKV(KVManager):
         table.hit_length = length
         return length * self._block_size
 
-    def num_needed(
-        self, request: RequestView, num_tokens: int, hit: PrefixHit = NO_HIT
-    ) -> int:
+    def num_needed(self, request: RequestView, num_tokens: int, hit: PrefixHit = NO_HIT) -> int:
         held = len(self._table(request).block_ids) + len(hit.block_ids)
         return max(0, -(-num_tokens // self._block_size) - held) + hit.num_idle_blocks
 
     def allocate(
-        self,
-        request: RequestView,
-        num_tokens: int,
-        num_final_tokens: int,
-        hit: PrefixHit = NO_HIT,
+        self, request: RequestView, num_tokens: int, num_final_tokens: int, hit: PrefixHit = NO_HIT
     ) -> list[int] | None:
         table = self._table(request)
         held = len(table.block_ids) + len(hit.block_ids)
@@ -178,10 +172,7 @@ class PagedKV(KVManager):
                 )
             if (block_id in free) is not (references == 0):
                 where = "in" if block_id in free else "not in"
-                yield (
-                    f"block {block_id} with {references} references is {where} "
-                    "the free queue"
-                )
+                yield (f"block {block_id} with {references} references is {where} the free queue")
 
     def _table(self, request: RequestView) -> BlockTable:
         table: BlockTable | None = request.state[self.ctx.slot]

@@ -21,9 +21,7 @@ __all__ = ["LongPrefill"]
 class Options:
     """Options of the long-prefill limit."""
 
-    threshold: int = option(
-        512, "Most tokens of one request in a step.", unit="tokens", ge=1
-    )
+    threshold: int = option(512, "Most tokens of one request in a step.", unit="tokens", ge=1)
     adaptive: bool = option(
         False, "Never cut below the step's budget divided by the number of requests."
     )

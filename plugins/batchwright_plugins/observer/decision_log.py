@@ -27,9 +27,7 @@ VERSION: Final = 1
 class Options:
     """Options of the decision log."""
 
-    path: str = option(
-        "decisions.jsonl", "The file that is written; an old one is replaced."
-    )
+    path: str = option("decisions.jsonl", "The file that is written; an old one is replaced.")
     flush: bool = option(False, "Whether each line is on disk before the next step.")
     block_ids: bool = option(False, "Whether blocks are listed by id instead of counted.")
 
@@ -156,10 +154,7 @@ class DecisionLog(Observer):
     def _decisions(self, record: StepRecord) -> dict[str, Any]:
         """What was decided, without what is empty."""
         plan, visited = record.plan, record.visited
-        grants, resumed = (
-            plan.num_scheduled_tokens,
-            plan.scheduled_cached_reqs.resumed_req_ids,
-        )
+        grants, resumed = (plan.num_scheduled_tokens, plan.scheduled_cached_reqs.resumed_req_ids)
         hits = {
             request.request_id: request.num_computed_tokens - grants[request.request_id]
             for request in record.admitted
@@ -178,9 +173,7 @@ class DecisionLog(Observer):
                 if key not in visited
             },
             "left_out": self._left_out(record),
-            "preempted": {
-                key: record.preempted_for.get(key) for key in plan.preempted_req_ids
-            },
+            "preempted": {key: record.preempted_for.get(key) for key in plan.preempted_req_ids},
             "waits": dict(record.waiting_reasons),
         }
         changed = {key: value for key, value in decisions.items() if value}

@@ -104,9 +104,7 @@ class Stats(Observer):
         self._num_scheduled_tokens += num_tokens
         carried = record.num_carried
         self._num_carried += carried
-        self._num_decodes += carried + sum(
-            1 for debt in record.visited.values() if debt == 1
-        )
+        self._num_decodes += carried + sum(1 for debt in record.visited.values() if debt == 1)
         free, fewest = record.view.num_free_blocks, self._fewest_free_blocks
         if fewest is None or free < fewest:
             self._fewest_free_blocks = free

@@ -42,9 +42,7 @@ def run(*arguments: str, **environment: str) -> object:
 
 def test_help_lists_commands_with_their_help(install_distribution):
     install_distribution(
-        "bw-hello",
-        entry_points={"hello": "bw_hello"},
-        bw_hello=COMMAND.format(name="hello"),
+        "bw-hello", entry_points={"hello": "bw_hello"}, bw_hello=COMMAND.format(name="hello")
     )
 
     result = run("--help")
@@ -57,9 +55,7 @@ def test_help_lists_commands_with_their_help(install_distribution):
 
 def test_command_of_a_third_party_runs(install_distribution):
     install_distribution(
-        "bw-hello",
-        entry_points={"hello": "bw_hello2"},
-        bw_hello2=COMMAND.format(name="hello"),
+        "bw-hello", entry_points={"hello": "bw_hello2"}, bw_hello2=COMMAND.format(name="hello")
     )
 
     assert run("hello").output == "hello\n"
@@ -73,9 +69,7 @@ def test_unknown_command_suggests_and_ends_with_2():
     result = run("plugin")
 
     assert result.exit_code == 2
-    assert (
-        "there is no command 'plugin'. Did you mean 'plugins'? Choices: " in result.stderr
-    )
+    assert "there is no command 'plugin'. Did you mean 'plugins'? Choices: " in result.stderr
 
 
 def test_broken_plugin_is_pointed_out_and_stops_nothing(install_distribution):
@@ -96,9 +90,7 @@ def test_command_offered_twice_is_refused_when_it_is_called(install_distribution
     result = run("plugins")
 
     assert result.exit_code == 2
-    assert (
-        "the command 'plugins' is offered by batchwright_plugins.command" in result.stderr
-    )
+    assert "the command 'plugins' is offered by batchwright_plugins.command" in result.stderr
     assert "(bw-mine 1.0)" in result.stderr
     assert run("config", "show").exit_code == 0
 
@@ -106,9 +98,7 @@ def test_command_offered_twice_is_refused_when_it_is_called(install_distribution
 @pytest.mark.parametrize("place", ["option", "environment"])
 def test_error_ends_without_traceback_unless_debugging(install_distribution, place):
     install_distribution(
-        "bw-hello",
-        entry_points={"hello": "bw_hello3"},
-        bw_hello3=COMMAND.format(name="hello"),
+        "bw-hello", entry_points={"hello": "bw_hello3"}, bw_hello3=COMMAND.format(name="hello")
     )
 
     plain = run("hello", "--fail")

@@ -66,15 +66,12 @@ def test_lookahead_that_fills_the_step_is_refused():
 def test_cap_above_the_step_is_refused():
     message = refusal(scheduler={"max_num_scheduled_tokens": 2049})
 
-    assert (
-        "max_num_scheduled_tokens = 2049 exceeds max_num_batched_tokens = 2048" in message
-    )
+    assert "max_num_scheduled_tokens = 2049 exceeds max_num_batched_tokens = 2048" in message
 
 
 def test_pipeline_that_fills_a_request_is_refused():
     message = refusal(
-        scheduler={"pipeline_depth": 2, "num_lookahead_tokens": 1},
-        model={"max_model_len": 4},
+        scheduler={"pipeline_depth": 2, "num_lookahead_tokens": 1}, model={"max_model_len": 4}
     )
 
     assert message.startswith("scheduler.pipeline_depth: pipeline_depth = 2 steps")
@@ -96,11 +93,7 @@ def test_sampling_defaults_are_checked_like_a_request():
 
 def test_all_combinations_are_reported_at_once():
     message = refusal(
-        scheduler={
-            "enable_chunked_prefill": False,
-            "max_num_batched_tokens": 8,
-            "max_num_seqs": 9,
-        },
+        scheduler={"enable_chunked_prefill": False, "max_num_batched_tokens": 8, "max_num_seqs": 9},
         kv={"num_blocks": 10, "memory": "1 GiB"},
     )
 

@@ -80,10 +80,7 @@ def test_value_that_would_smuggle_in_keys_is_a_string():
         ("=3", "-o =3: expected key.path=value"),
         ("a..b=3", "expected key.path=value"),
         ("limit[2].x=1", "limit[2].x: the list has only 1"),
-        (
-            "limit.x=1",
-            "limit.x: [{'use': 'a', 'x': 1}] is no table with 'x' in it",
-        ),
+        ("limit.x=1", "limit.x: [{'use': 'a', 'x': 1}] is no table with 'x' in it"),
         ("scheduler[0]=1", "{'policy': 'fcfs'} is no list with [0] in it"),
         ("scheduler.policy.x=1", "'fcfs' is no table with 'x' in it"),
     ],
@@ -99,9 +96,7 @@ def test_message_names_file_and_overrides(toml):
     with pytest.raises(ConfigError) as caught:
         load_config(toml, ["scheduler.seed=-1"])
 
-    expected = (
-        f"{toml} -o scheduler.seed=-1: scheduler.seed: expected a number >= 0, got -1"
-    )
+    expected = f"{toml} -o scheduler.seed=-1: scheduler.seed: expected a number >= 0, got -1"
     assert expected == str(caught.value)
 
 

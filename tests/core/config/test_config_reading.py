@@ -35,11 +35,7 @@ def test_empty_configuration_has_the_documented_defaults():
     assert config.scheduler.max_num_scheduled_tokens == 2048
     assert config.scheduler.max_num_seqs == 256
     assert config.scheduler.victim == "auto"
-    assert (
-        config.kv.block_size,
-        config.kv.num_blocks,
-        config.kv.memory_bytes,
-    ) == (16, None, None)
+    assert (config.kv.block_size, config.kv.num_blocks, config.kv.memory_bytes) == (16, None, None)
     assert (Use("gate", "full-need", "gate[0]", "gate[0].use"),) == config.gate
     assert () == config.limit == config.control == config.resource == config.observer
     assert config.max_model_len == 8192
@@ -54,17 +50,11 @@ def test_max_num_seqs_defaults_to_what_a_step_can_hold(num_tokens, expected):
 
 def test_max_model_len_is_unknown_where_only_the_model_can_say_it():
     assert None is Config.from_dict({"model": {"path": "m"}}).max_model_len
-    assert (
-        Config.from_dict({"model": {"path": "m", "max_model_len": 99}}).max_model_len == 99
-    )
+    assert Config.from_dict({"model": {"path": "m", "max_model_len": 99}}).max_model_len == 99
 
 
 def test_none_counts_as_not_given():
-    table = {
-        "scheduler": {"max_num_seqs": None},
-        "kv": None,
-        "gate": [{"use": "g", "x": None}],
-    }
+    table = {"scheduler": {"max_num_seqs": None}, "kv": None, "gate": [{"use": "g", "x": None}]}
 
     config = Config.from_dict(table)
 
@@ -206,18 +196,13 @@ def test_zero_means_none_where_it_is_documented(path):
 def test_unknown_option_suggests_and_lists():
     message = problems({"scheduler": {"polcy": "fair"}})
 
-    assert (
-        "scheduler.polcy: unknown option. Did you mean 'policy'? Options: policy,"
-        in message
-    )
+    assert "scheduler.polcy: unknown option. Did you mean 'policy'? Options: policy," in message
 
 
 def test_unknown_section_suggests_and_lists():
     message = problems({"schedular": {}})
 
-    assert (
-        "schedular: unknown section. Did you mean 'scheduler'? Sections: model," in message
-    )
+    assert "schedular: unknown section. Did you mean 'scheduler'? Sections: model," in message
 
 
 def test_section_must_be_a_table():
@@ -339,20 +324,14 @@ def test_structure_options_builds_every_type():
     ("table", "expected"),
     [
         ({}, "gate[1].needed: is required"),
-        (
-            {"needed": 1, "share": 1},
-            "gate[1].share: expected a number >= 0 and < 1, got 1.0",
-        ),
+        ({"needed": 1, "share": 1}, "gate[1].share: expected a number >= 0 and < 1, got 1.0"),
         ({"needed": 1, "rate": 0}, "gate[1].rate: must be > 0: 0.0"),
         ({"needed": 1, "mode": "c"}, "gate[1].mode: expected one of 'a', 'b', got 'c'"),
         (
             {"needed": 1, "colour": "blu"},
             "colour: expected one of 'red', 'blue', got 'blu'. Did you mean 'blue'?",
         ),
-        (
-            {"needed": 1, "either": 1.5},
-            "gate[1].either: expected an integer or a string, got",
-        ),
+        ({"needed": 1, "either": 1.5}, "gate[1].either: expected an integer or a string, got"),
         ({"needed": 1, "weights": {"a": "x"}}, "[1].weights.a: expected a number, got 'x'"),
         ({"needed": 1, "weights": 3}, "gate[1].weights: expected a table, got 3"),
         ({"needed": 1, "where": 3}, "gate[1].where: expected a path, got 3"),
@@ -384,9 +363,7 @@ def test_range_is_checked_without_toml_too():
     key=st.text(min_size=1),
     gates=st.lists(st.sampled_from(["a", "b"])),
 )
-def test_to_toml_reads_back_as_the_same_configuration(
-    num_tokens, depth, text, share, key, gates
-):
+def test_to_toml_reads_back_as_the_same_configuration(num_tokens, depth, text, share, key, gates):
     config = Config.from_dict(
         {
             "scheduler": {"max_num_batched_tokens": num_tokens, "pipeline_depth": depth},

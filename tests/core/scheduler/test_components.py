@@ -148,9 +148,7 @@ class TestGates:
         assert b.step() == {"r": 4}
 
     @pytest.mark.parametrize("answer", [None, True, "admit", 3])
-    def test_gate_nonsense_ends_the_request_alone(
-        self, with_parts: Any, answer: Any
-    ) -> None:
+    def test_gate_nonsense_ends_the_request_alone(self, with_parts: Any, answer: Any) -> None:
         class G(Gate):
             name = "g"
 
@@ -168,9 +166,7 @@ class TestGates:
 
 class TestQueueLimit:
     def test_queue_limit_requests(self, make_bench: Any) -> None:
-        b = make_bench(
-            sections={"gate": [{"use": "queue-limit", "requests": 2}]}, max_num_seqs=1
-        )
+        b = make_bench(sections={"gate": [{"use": "queue-limit", "requests": 2}]}, max_num_seqs=1)
         b.add("a", 4, 4)
         b.add("b", 4, 4)
         with pytest.raises(RequestRefusedError, match="2 requests wait already"):
@@ -229,9 +225,7 @@ class TestControls:
         b.add("a", 4, 9)
         assert b.step() == {"a": 4}
         assert b.step() == {"a": 1}
-        with pytest.raises(
-            PluginError, match=r"control 'bad'.*caps\(\).*3 faults in a row"
-        ):
+        with pytest.raises(PluginError, match=r"control 'bad'.*caps\(\).*3 faults in a row"):
             b.step()
 
 
@@ -252,9 +246,7 @@ class TestLimits:
         assert b.steps(4) == [{"1": 1}, {"0": 1}, {"1": 1}, {"0": 1}]
 
     @pytest.mark.parametrize("answer", [-1, 1.5, None, True])
-    def test_a_limit_of_nonsense_ends_the_request(
-        self, with_parts: Any, answer: Any
-    ) -> None:
+    def test_a_limit_of_nonsense_ends_the_request(self, with_parts: Any, answer: Any) -> None:
         class Bad(Limit):
             name = "bad"
 
@@ -331,9 +323,7 @@ class TestResources:
         assert b.scheduler.requests["c"].waiting_reason == "resource 'slots' is short"
         b.drain()
 
-    def test_a_raising_resource_ends_the_request_and_releases_others(
-        self, with_parts: Any
-    ) -> None:
+    def test_a_raising_resource_ends_the_request_and_releases_others(self, with_parts: Any) -> None:
         class Broken(Resource):
             name = "broken"
 
@@ -495,11 +485,7 @@ class TestPolicies:
         x, y, nobody = ledger["x"], ledger["y"], ledger["nobody"]
         assert (x.prefill_tokens, x.decode_tokens) == (8, 4)
         assert (y.prefill_tokens, y.decode_tokens) == (12, 8)
-        assert (nobody.prefill_tokens, nobody.decode_tokens, nobody.block_steps) == (
-            0,
-            0,
-            0,
-        )
+        assert (nobody.prefill_tokens, nobody.decode_tokens, nobody.block_steps) == (0, 0, 0)
         # a holds 2, 3, 3, 3, 3 blocks in steps 0 to 4; b and c 2, 2, 2, 3, 3 each.
         assert x.block_steps == 2 + 3 + 3 + 3 + 3
         assert y.block_steps == 2 * (2 + 2 + 2 + 3 + 3)
@@ -511,9 +497,7 @@ class TestPolicies:
 
 class TestVictims:
     @pytest.mark.parametrize("answer", [None, "nobody", ValueError])
-    def test_a_bad_victim_falls_back_to_the_tail(
-        self, with_parts: Any, answer: Any
-    ) -> None:
+    def test_a_bad_victim_falls_back_to_the_tail(self, with_parts: Any, answer: Any) -> None:
         class Bad(Victim):
             name = "bad"
 
@@ -531,9 +515,7 @@ class TestVictims:
 
 
 class TestObservers:
-    def test_an_observer_that_raises_is_disabled_once(
-        self, with_parts: Any, caplog: Any
-    ) -> None:
+    def test_an_observer_that_raises_is_disabled_once(self, with_parts: Any, caplog: Any) -> None:
         class Bad(Observer):
             name = "bad"
 
@@ -763,9 +745,7 @@ class TestStops:
             "min": 3,
         }
 
-    @pytest.mark.parametrize(
-        ("accepted", "computed", "known"), [(0, 7, 8), (1, 8, 9), (3, 10, 11)]
-    )
+    @pytest.mark.parametrize(("accepted", "computed", "known"), [(0, 7, 8), (1, 8, 9), (3, 10, 11)])
     def test_drafts_are_verified(
         self, make_bench: Any, accepted: int, computed: int, known: int
     ) -> None:

@@ -34,9 +34,7 @@ class TestB01NeverIsNotNotNow:
         b.drain()
         assert b.finished["B"].status is LENGTH
 
-    @pytest.mark.parametrize(
-        ("max_tokens", "detail"), [(1, "max_tokens"), (2, "kv_capacity")]
-    )
+    @pytest.mark.parametrize(("max_tokens", "detail"), [(1, "max_tokens"), (2, "kv_capacity")])
     def test_b01_prompt_of_exactly_the_pool(
         self, make_bench: Any, max_tokens: int, detail: str
     ) -> None:
@@ -54,9 +52,7 @@ class TestB01NeverIsNotNotNow:
 @pytest.mark.parametrize("lookahead", [0, 3])
 def test_b02_the_last_one_standing_ends(make_bench: Any, lookahead: int) -> None:
     """A uses all 64 slots, yields 17 tokens and ends; B is served."""
-    b = make_bench(
-        usable=4, max_model_len=256, num_lookahead_tokens=lookahead, max_num_seqs=8
-    )
+    b = make_bench(usable=4, max_model_len=256, num_lookahead_tokens=lookahead, max_num_seqs=8)
     a = b.add("A", 48, 64)
     b.steps(5)
     b.add("B", 8, 4)
@@ -79,9 +75,7 @@ def test_b02_with_drafts(make_bench: Any) -> None:
         output = ModelOutput(list(rows), list(rows.values()))
         output.draft_token_ids = {i: [1, 2, 3] for i in rows}
         outputs = b.scheduler.update_from_output(b.plan, output)
-        b.outputs.setdefault("A", []).extend(
-            t for row in outputs.new_token_ids for t in row
-        )
+        b.outputs.setdefault("A", []).extend(t for row in outputs.new_token_ids for t in row)
         b.finished.update(outputs.finished)
         assert list(b.kv.audit({})) == []
     assert len(b.outputs["A"]) == 5
@@ -111,9 +105,7 @@ def test_b08_idle_cached_blocks_are_supply_once(make_bench: Any) -> None:
 
 
 @pytest.mark.parametrize(("size", "hit"), [(64, 48), (16, 0), (1, 0), (17, 16)])
-def test_b13_a_full_hit_leaves_one_token_to_compute(
-    make_bench: Any, size: int, hit: int
-) -> None:
+def test_b13_a_full_hit_leaves_one_token_to_compute(make_bench: Any, size: int, hit: int) -> None:
     b = make_bench()
     prompt = b.tokens(size)
     b.add("first", prompt, 1)
@@ -224,12 +216,7 @@ class TestB23AStepMustHoldThePrompt:
     def test_b23_names_all_options(self) -> None:
         with pytest.raises(ConfigError) as refused:
             Scheduler.from_config(
-                {
-                    "scheduler": {
-                        "enable_chunked_prefill": False,
-                        "max_num_batched_tokens": 2048,
-                    }
-                }
+                {"scheduler": {"enable_chunked_prefill": False, "max_num_batched_tokens": 2048}}
             )
         for name in ("max_num_batched_tokens", "max_model_len", "enable_chunked_prefill"):
             assert name in str(refused.value)
@@ -474,14 +461,10 @@ class TestB42Chunks:
             for name, count in b.step().items():
                 chunks[name] += count
         assert chunks == dict.fromkeys("XYZ", 300)
-        assert {name: len(tokens) for name, tokens in b.outputs.items()} == dict.fromkeys(
-            "XYZ", 1
-        )
+        assert {name: len(tokens) for name, tokens in b.outputs.items()} == dict.fromkeys("XYZ", 1)
 
     @pytest.mark.parametrize(("threshold", "message"), [(0, ">= 1"), (9000, "8192")])
-    def test_b42_bad_caps_are_refused(
-        self, make_bench: Any, threshold: int, message: str
-    ) -> None:
+    def test_b42_bad_caps_are_refused(self, make_bench: Any, threshold: int, message: str) -> None:
         with pytest.raises(ConfigError, match=rf"limit\[0\]\.threshold: .*{message}"):
             self.capped(make_bench, threshold)
 
@@ -575,9 +558,7 @@ class TestB47CostsDoNotGrowWithTheQueue:
                 looked_at.append(request.request_id)
                 return ADMIT
 
-        b = make_bench(
-            plugins=[make_plugin(gate=[Door])], sections={"gate": [{"use": "door"}]}
-        )
+        b = make_bench(plugins=[make_plugin(gate=[Door])], sections={"gate": [{"use": "door"}]})
         for i in range(2000):
             b.add(f"parked{i}", 4, 4, hints={"park": True})
         b.add("free", 4, 4)
@@ -638,12 +619,8 @@ class TestB60SettingsAreChecked:
             Scheduler.from_config({section: {key: value}})
 
     def test_b60_budget_below_seats(self) -> None:
-        with pytest.raises(
-            ConfigError, match=r"max_num_batched_tokens = 4 .* max_num_seqs"
-        ):
-            Scheduler.from_config(
-                {"scheduler": {"max_num_batched_tokens": 4, "max_num_seqs": 8}}
-            )
+        with pytest.raises(ConfigError, match=r"max_num_batched_tokens = 4 .* max_num_seqs"):
+            Scheduler.from_config({"scheduler": {"max_num_batched_tokens": 4, "max_num_seqs": 8}})
 
     def test_b60_drafts_beyond_the_budget(self) -> None:
         with pytest.raises(ConfigError, match=r"num_lookahead_tokens = 3 .* max_num_seqs"):

@@ -83,9 +83,7 @@ globals().update(worked_steps())
 
 @pytest.fixture
 def copies(install_distribution: Any) -> None:
-    install_distribution(
-        "renamed-defaults", entry_points={"copies": "renamed"}, renamed=COPIES
-    )
+    install_distribution("renamed-defaults", entry_points={"copies": "renamed"}, renamed=COPIES)
 
 
 @pytest.fixture(params=["sha256", "xxh3-128"])

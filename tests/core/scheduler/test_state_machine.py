@@ -60,9 +60,7 @@ def add(driver, plan, request_id):
     """Add a request, if it could ever run; no two of them arrive at the same time."""
     model = driver.executor.model
     driver.scheduler.clock.advance(1e-3)
-    request = plan.make(
-        request_id, vocab_size=model.vocab_size, eos_token_id=model.eos_token_id
-    )
+    request = plan.make(request_id, vocab_size=model.vocab_size, eos_token_id=model.eos_token_id)
     try:
         driver.add(request)
     except RequestRefusedError as error:
@@ -219,9 +217,7 @@ def apply(driver, operation, argument, number):
 
 
 def run_operations(config, operations, *, visit_everyone, num_draft_tokens=0):
-    driver = make_driver(
-        config, visit_everyone=visit_everyone, num_draft_tokens=num_draft_tokens
-    )
+    driver = make_driver(config, visit_everyone=visit_everyone, num_draft_tokens=num_draft_tokens)
     for number, (operation, argument) in enumerate(operations):
         apply(driver, operation, argument, number)
     finish(driver)
@@ -255,9 +251,7 @@ def test_fast_path_is_taken():
         "gate": [{"use": "hint"}],
         "limit": [],
     }
-    fast, full = (
-        make_driver(config, visit_everyone=everyone) for everyone in (False, True)
-    )
+    fast, full = (make_driver(config, visit_everyone=everyone) for everyone in (False, True))
     for driver in (fast, full):
         for name in "AB":
             driver.add(make_request(name, 3, 9))

@@ -153,17 +153,12 @@ def test_w5_resumed_request_brings_its_whole_table(bench: Any) -> None:
 
 
 def test_w5_watermark_keeps_d_out(bench: Any) -> None:
-    b = w5(
-        bench,
-        sections={"gate": [{"use": "full-need"}, {"use": "watermark", "fraction": 0.1}]},
-    )
+    b = w5(bench, sections={"gate": [{"use": "full-need"}, {"use": "watermark", "fraction": 0.1}]})
     assert [step.get("D") for step in b.steps(4)] == [60, 1, None, None]
 
 
 @pytest.mark.parametrize(("budget", "chunks"), [(8192, [6000, 1]), (4200, [4000, 2000, 1])])
-def test_w6_decodes_beside_a_long_prompt(
-    bench: Any, budget: int, chunks: list[int]
-) -> None:
+def test_w6_decodes_beside_a_long_prompt(bench: Any, budget: int, chunks: list[int]) -> None:
     b = bench(budget=budget)
     for i in range(200):
         b.add(f"r{i}", 4, 50)

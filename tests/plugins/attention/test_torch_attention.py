@@ -73,9 +73,7 @@ def backend_of(case: Case, num_blocks: int) -> TorchAttention:
     return backend
 
 
-def batch_of(
-    tables: list[list[int]], shapes: Sequence[Shape], block_size: int
-) -> AttentionBatch:
+def batch_of(tables: list[list[int]], shapes: Sequence[Shape], block_size: int) -> AttentionBatch:
     width = max(len(table) for table in tables)
     lens = [shape.granted for shape in shapes]
     slots = [
@@ -214,18 +212,9 @@ def test_forward_equals_dense_attention(case: Case) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("group_size", [1, 3])
 @pytest.mark.parametrize("windows", [(None,), (7, None), (16, 16)])
-def test_forward_mixed_batch(
-    dtype: str, group_size: int, windows: tuple[int | None, ...]
-) -> None:
+def test_forward_mixed_batch(dtype: str, group_size: int, windows: tuple[int | None, ...]) -> None:
     """The fused path, with partial last blocks and unequal lengths in one group."""
-    requests = [
-        Shape(33, 1),
-        Shape(0, 9),
-        Shape(31, 1),
-        Shape(6, 5),
-        Shape(0, 1),
-        Shape(3, 1),
-    ]
+    requests = [Shape(33, 1), Shape(0, 9), Shape(31, 1), Shape(6, 5), Shape(0, 1), Shape(3, 1)]
     check(Case(requests=requests, dtype=dtype, group_size=group_size, windows=windows))
 
 

@@ -93,10 +93,7 @@ def test_check_accepts_and_says_what_was_chosen(toml):
         ("gate[0].x=1", "gate[0].x: unknown option."),
         ("scheduler.max_num_seqs=4096", "max_num_batched_tokens = 2048"),
         ("plugins.load=['gone.py']", "gone.py does not exist"),
-        (
-            "plugins.disable=['x']",
-            "plugins.disable[0]: no plugin or distribution is named 'x'",
-        ),
+        ("plugins.disable=['x']", "plugins.disable[0]: no plugin or distribution is named 'x'"),
         ("run.prompts=gone.txt", "run.prompts: there is no file "),
         ("model.path=./gone", "model.path: there is no folder "),
     ],

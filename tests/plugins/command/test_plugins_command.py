@@ -85,14 +85,10 @@ def test_broken_plugins_are_listed_with_their_error(install_distribution):
     table, listed = plugins(), json.loads(plugins("--json").output)
 
     assert table.exit_code == 0
-    assert (
-        "plugin 'bad' (bw-bad 0.1): cannot be imported: ZeroDivisionError" in table.output
-    )
+    assert "plugin 'bad' (bw-bad 0.1): cannot be imported: ZeroDivisionError" in table.output
     (fault,) = (fault for fault in listed["broken"] if fault["plugin"] == "bad")
     assert (fault["distribution"], fault["version"]) == ("bw-bad", "0.1")
-    assert fault["message"].startswith(
-        "cannot be imported: ZeroDivisionError: division by zero"
-    )
+    assert fault["message"].startswith("cannot be imported: ZeroDivisionError: division by zero")
 
 
 def test_config_adds_its_files_and_heeds_its_disable(tmp_path):

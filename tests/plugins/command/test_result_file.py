@@ -55,9 +55,7 @@ def test_part_file_of_another_run_is_not_overwritten(tmp_path: Path) -> None:
     ("path", "message"),
     [("no/out.jsonl", "cannot be written: No such file"), ("folder", "is a folder")],
 )
-def test_unwritable_file_is_refused_at_once(
-    tmp_path: Path, path: str, message: str
-) -> None:
+def test_unwritable_file_is_refused_at_once(tmp_path: Path, path: str, message: str) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(ConfigError, match=message):
         ResultFile(tmp_path / path)

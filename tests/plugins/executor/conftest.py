@@ -12,12 +12,7 @@ import pytest
 import torch
 from attrs import define, field
 
-from batchwright.messages import (
-    CachedRequestData,
-    ModelOutput,
-    NewRequestData,
-    SchedulerOutput,
-)
+from batchwright.messages import CachedRequestData, ModelOutput, NewRequestData, SchedulerOutput
 from batchwright.protocols.executor import ModelInfo, ModelSettings
 from batchwright.sampling_params import SamplingParams
 from batchwright_plugins.attention.torch_paged import TorchAttention, TorchAttentionOptions

@@ -252,10 +252,7 @@ def test_two_processes_may_convert_at_once(tmp_path: Path) -> None:
     environment = {"PYTHONPATH": ":".join(sys.path), "BATCHWRIGHT_CACHE": str(tmp_path)}
     both = [
         subprocess.Popen(
-            [sys.executable, "-c", code],
-            env=environment,
-            stdout=subprocess.PIPE,
-            text=True,
+            [sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True
         )
         for _ in range(2)
     ]

@@ -55,10 +55,7 @@ def config_only(folder: Path, **config: Any) -> Path:
         ({"model_type": "t5"}, "encoder"),
         ({"model_type": "qwen3_next"}, "linear_attention"),
         (
-            {
-                "model_type": "llama",
-                "rope_scaling": {"rope_type": "dynamic", "factor": 2.0},
-            },
+            {"model_type": "llama", "rope_scaling": {"rope_type": "dynamic", "factor": 2.0}},
             "longest request",
         ),
         ({"model_type": "unheard-of"}, "configuration cannot be read"),
@@ -82,9 +79,7 @@ def test_load_refuses_a_path_that_is_no_model(tmp_path: Path) -> None:
         load(tmp_path)
 
 
-def test_load_refuses_more_positions_than_the_model_has(
-    tiny_model: Callable[..., Path],
-) -> None:
+def test_load_refuses_more_positions_than_the_model_has(tiny_model: Callable[..., Path]) -> None:
     """A longer max_model_len is refused, a shorter one taken over."""
     folder = tiny_model("llama")
     with pytest.raises(ModelError, match="256 positions"):
@@ -98,9 +93,7 @@ def test_load_refuses_an_unknown_dtype(tiny_model: Callable[..., Path]) -> None:
         load(tiny_model("llama"), dtype="int8")
 
 
-def test_load_refuses_missing_weights(
-    tiny_model: Callable[..., Path], tmp_path: Path
-) -> None:
+def test_load_refuses_missing_weights(tiny_model: Callable[..., Path], tmp_path: Path) -> None:
     """Weights that would be made up at random are an error."""
     from safetensors.torch import load_file, save_file
 
@@ -204,9 +197,7 @@ def test_load_reports_what_it_found(tiny_model: Callable[..., Path]) -> None:
     assert load(tiny_model("mistral", sliding_window=9)).sliding_window == 9
     mixed = tiny_model("gemma2", sliding_window=9, query_pre_attn_scalar=8)
     assert load(mixed).sliding_window is None
-    assert (
-        load(tiny_model("llama"), dtype="bfloat16").kv_bytes_per_token == 2 * 3 * 2 * 8 * 2
-    )
+    assert load(tiny_model("llama"), dtype="bfloat16").kv_bytes_per_token == 2 * 3 * 2 * 8 * 2
 
 
 def test_cuda_is_refused_where_there_is_none(

@@ -35,10 +35,7 @@ def support(logits: torch.Tensor, params: dict[str, float]) -> list[int]:
     mass = math.fsum(chance[t] for t in order)
     kept: list[int] = []
     for token in order:
-        if (
-            math.fsum(chance[t] for t in kept) >= params["top_p"] * mass
-            and params["top_p"] < 1
-        ):
+        if math.fsum(chance[t] for t in kept) >= params["top_p"] * mass and params["top_p"] < 1:
             break
         kept.append(token)
     return kept
@@ -108,11 +105,7 @@ def test_greedy_takes_the_lowest_of_equal_tokens() -> None:
     """The same token wins whatever kernel looks for it."""
     logits = torch.zeros(3, 5000, dtype=torch.bfloat16)
     logits[1, 17] = logits[1, 4000] = 1
-    assert sample(logits, [row(), row(), row(temperature=1.0, top_k=1)]).token_ids == [
-        0,
-        17,
-        0,
-    ]
+    assert sample(logits, [row(), row(), row(temperature=1.0, top_k=1)]).token_ids == [0, 17, 0]
 
 
 def test_tiny_temperature_is_greedy_and_finite() -> None:
@@ -136,9 +129,7 @@ def test_sample_does_not_depend_on_the_other_rows() -> None:
         row(7, temperature=1.0, logprobs=2),
     ]
     together = sample(logits.clone(), rows).token_ids
-    alone = [
-        sample(logits[i : i + 1].clone(), [r]).token_ids[0] for i, r in enumerate(rows)
-    ]
+    alone = [sample(logits[i : i + 1].clone(), [r]).token_ids[0] for i, r in enumerate(rows)]
     assert together == alone
     backwards = sample(logits.flip(0), rows[::-1]).token_ids
     assert together == backwards[::-1]
@@ -162,12 +153,8 @@ def test_banning_every_token_is_no_choice() -> None:
 
 
 @pytest.mark.parametrize("poison", [math.nan, math.inf])
-@pytest.mark.parametrize(
-    "params", [{}, {"temperature": 1.0}, {"temperature": 1.0, "top_p": 0.5}]
-)
-def test_sample_leaves_out_rows_that_are_not_finite(
-    poison: float, params: dict[str, Any]
-) -> None:
+@pytest.mark.parametrize("params", [{}, {"temperature": 1.0}, {"temperature": 1.0, "top_p": 0.5}])
+def test_sample_leaves_out_rows_that_are_not_finite(poison: float, params: dict[str, Any]) -> None:
     """One bad logit spoils its row and no other."""
     logits = logits_of(2, 3, 400, torch.float32)
     rows = [row(i, **params) for i in range(3)]

@@ -25,9 +25,7 @@ MODELS: list[tuple[str, dict[str, Any]]] = [
 
 def prompts(count: int, seed: int = 3, longest: int = 30) -> list[list[int]]:
     rng = random.Random(seed)
-    return [
-        [rng.randrange(2, 97) for _ in range(rng.randint(3, longest))] for _ in range(count)
-    ]
+    return [[rng.randrange(2, 97) for _ in range(rng.randint(3, longest))] for _ in range(count)]
 
 
 def reference(folder: Path, prompt: list[int], count: int) -> list[int]:
@@ -78,9 +76,7 @@ def test_execute_equals_generate(
     assert expected == [done[name] for name in names]
 
 
-def test_execute_shares_prefix_blocks(
-    tiny_model: Callable[..., Path], make_driver: Any
-) -> None:
+def test_execute_shares_prefix_blocks(tiny_model: Callable[..., Path], make_driver: Any) -> None:
     """A hit on blocks that were computed before, or are in the same step."""
     folder = tiny_model("llama")
     driver = make_driver(folder)
@@ -93,9 +89,7 @@ def test_execute_shares_prefix_blocks(
     driver.step({name: driver.live[name].debt for name in ("a", "b")})
     driver.add("c", texts[2], share="a")
     answers = driver.run({"a": 8, "b": 8, "c": 8})
-    assert {
-        n: reference(folder, t, 8) for n, t in zip("abc", texts, strict=True)
-    } == answers
+    assert {n: reference(folder, t, 8) for n, t in zip("abc", texts, strict=True)} == answers
 
 
 def test_execute_answers_nothing_before_the_last_known_token(
@@ -122,9 +116,7 @@ def test_execute_notes_ends_without_tokens(
     assert reference(folder, [7, 8, 9, 10], 3) == driver.run({"a": 3})["a"]
 
 
-def test_restart_takes_known_outputs(
-    tiny_model: Callable[..., Path], make_driver: Any
-) -> None:
+def test_restart_takes_known_outputs(tiny_model: Callable[..., Path], make_driver: Any) -> None:
     """After a restart a request comes back with its outputs, and goes on as before."""
     folder = tiny_model("llama")
     expected = reference(folder, [4, 5, 6], 8)
@@ -162,9 +154,7 @@ def test_execute_keeps_tokens_that_the_scheduler_has_yet_to_see(
     driver.live["a"].computed = 3
     second = driver.plan({"a": 1})
     assert second.scheduled_cached_reqs.num_output_tokens[0] == 0
-    tokens = [
-        driver.executor.execute(plan).sampled_token_ids[0][0] for plan in (first, second)
-    ]
+    tokens = [driver.executor.execute(plan).sampled_token_ids[0][0] for plan in (first, second)]
     assert reference(folder, [4, 5, 6], 2) == tokens
 
 
@@ -201,10 +191,7 @@ def test_execute_verifies_drafts(
     ],
 )
 def test_seed_repeats_alone_beside_others_and_through_preemption(
-    params: dict[str, Any],
-    other: dict[str, Any],
-    tiny_model: Callable[..., Path],
-    make_driver: Any,
+    params: dict[str, Any], other: dict[str, Any], tiny_model: Callable[..., Path], make_driver: Any
 ) -> None:
     """The number for an output position depends on the seed and the position only."""
     driver = make_driver(tiny_model("llama"))
@@ -237,9 +224,7 @@ def test_requests_without_seed_follow_the_model_seed_and_their_id(
     assert outputs(1, "a") != outputs(1, "b")
 
 
-def test_min_tokens_bans_the_ends(
-    tiny_model: Callable[..., Path], make_driver: Any
-) -> None:
+def test_min_tokens_bans_the_ends(tiny_model: Callable[..., Path], make_driver: Any) -> None:
     """EOS and stop tokens cannot come before min_tokens outputs; afterwards they can."""
     folder = tiny_model("llama")
     driver = make_driver(folder)
@@ -253,9 +238,7 @@ def test_min_tokens_bans_the_ends(
     assert plain == driver.run({"b": 6})["b"]
 
 
-def test_logprobs_are_those_of_the_model(
-    tiny_model: Callable[..., Path], make_driver: Any
-) -> None:
+def test_logprobs_are_those_of_the_model(tiny_model: Callable[..., Path], make_driver: Any) -> None:
     """One entry a token, before temperature; likeliest first; where asked for."""
     from transformers import AutoModelForCausalLM
 
@@ -278,9 +261,7 @@ def test_logprobs_are_those_of_the_model(
     assert output.logprobs["b"][0].top == ()
 
 
-def test_errors_end_one_request_alone(
-    tiny_model: Callable[..., Path], make_driver: Any
-) -> None:
+def test_errors_end_one_request_alone(tiny_model: Callable[..., Path], make_driver: Any) -> None:
     """Foreign tokens, unknown ids, short tables, early drafts: the others go on."""
     folder = tiny_model("llama")
     driver = make_driver(folder)
