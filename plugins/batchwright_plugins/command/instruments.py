@@ -1,0 +1,50 @@
+"""The observers that a run needs for its report, beside those that the TOML lists."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from batchwright.assembly import Assembly
+from batchwright.config import Use
+from batchwright.exceptions import PluginError
+from batchwright.plugin_manager import PluginManager
+
+if TYPE_CHECKING:
+    from batchwright.config import Config
+
+__all__ = ["PROGRESS", "STATS", "instrumented"]
+
+STATS: Final = "stats"
+PROGRESS: Final = "progress"
+
+
+def instrumented(config: Config, *, is_terminal: bool) -> Assembly:
+    """Prepare the assembly of a configuration, with what a report needs.
+
+    Args:
+        config: The configuration; observers that it lists are left as they are.
+        is_terminal: Whether there is somebody to show progress to.
+
+    Raises:
+        ConfigError: A component that it names is unknown, or its options are wrong.
+        PluginError: A plugin that it loads is broken.
+    """
+    plugins = PluginManager.discover(config.plugin_paths, config.plugins.disable)
+    wanted = (STATS, PROGRESS) if is_terminal else (STATS,)
+    listed = [use.name for use in config.observer]
+    added = [
+        Use("observer", name, f"observer.{name}")
+        for name in wanted
+        if name not in listed and _is_offered(plugins, name)
+    ]
+    return Assembly(attrs.evolve(config, observer=(*config.observer, *added)), plugins=plugins)
+
+
+def _is_offered(plugins: PluginManager, name: str) -> bool:
+    try:
+        plugins.find("observer", name)
+    except PluginError:
+        return False
+    return True

@@ -1,0 +1,106 @@
+"""Reads a file of prompts: text lines, or JSON lines that bring options of their own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from batchwright.exceptions import ConfigError
+from batchwright.sampling_params import SamplingParams
+from batchwright_plugins.command.prompt_line import LineError, PromptLine, parse_json_line
+
+__all__ = ["STDIN", "read_prompts"]
+
+STDIN: Final = "-"
+"""The name that stands for standard input."""
+
+_JSON_SUFFIXES: Final = (".jsonl", ".ndjson")
+_MAX_SHOWN: Final = 10
+
+
+def read_prompts(path: Path, sampling: SamplingParams) -> list[PromptLine]:
+    """Read all prompts of a file, and check every line.
+
+    A file named ``*.jsonl`` or ``*.ndjson`` holds one JSON object a line; standard
+    input does if it begins with ``{``. Any other file holds one prompt a line. Blank
+    lines are left out.
+
+    Args:
+        path: The file; ``-`` is standard input.
+        sampling: What applies where a line says nothing.
+
+    Raises:
+        ConfigError: The file cannot be read or holds no prompt, or lines of it are
+            broken: names file, line and key of each, and what was expected.
+    """
+    name = "standard input" if str(path) == STDIN else str(path)
+    text = _read(path, name)
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    if not lines:
+        raise ConfigError("holds no prompt", source=name)
+    if _holds_json(path, lines[0][1]):
+        return _unique(list(_parse(lines, sampling, name)), name)
+    return [
+        PromptLine(
+            number=number, request_id=f"line-{number}", prompt=line.strip(), sampling=sampling
+        )
+        for number, line in lines
+    ]
+
+
+def _read(path: Path, name: str) -> str:
+    try:
+        data = sys.stdin.buffer.read() if str(path) == STDIN else path.read_bytes()
+        return data.decode("utf-8-sig").replace("\r\n", "\n")
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", source=name) from error
+    except UnicodeDecodeError as error:
+        number = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError(
+            f"expected UTF-8, got the byte {data[error.start]:#04x}", source=f"{name}:{number}"
+        ) from error
+
+
+def _holds_json(path: Path, first_line: str) -> bool:
+    if str(path) == STDIN:
+        return first_line.lstrip().startswith("{")
+    return path.suffix.lower() in _JSON_SUFFIXES
+
+
+def _parse(
+    lines: Sequence[tuple[int, str]], sampling: SamplingParams, name: str
+) -> Iterator[PromptLine]:
+    """Parse JSON lines; raise at the end of the file, for all that are broken."""
+    broken: list[str] = []
+    for number, line in lines:
+        try:
+            yield parse_json_line(line, number, sampling)
+        except LineError as error:
+            broken.append(f"{name}:{number}: {error}")
+    _raise(broken)
+
+
+def _unique(prompts: list[PromptLine], name: str) -> list[PromptLine]:
+    seen: dict[str, int] = {}
+    broken = []
+    for prompt in prompts:
+        first = seen.setdefault(prompt.request_id, prompt.number)
+        if first != prompt.number:
+            broken.append(
+                f"{name}:{prompt.number}: id: {prompt.request_id!r} is the id of line "
+                f"{first} already; ids must be unique"
+            )
+    _raise(broken)
+    return prompts
+
+
+def _raise(broken: list[str]) -> None:
+    if len(broken) == 1:
+        raise ConfigError(broken[0])
+    if broken:
+        shown = "".join(f"\n  {line}" for line in broken[:_MAX_SHOWN])
+        more = len(broken) - _MAX_SHOWN
+        rest = f"\n  and {more} more" if more > 0 else ""
+        raise ConfigError(f"{len(broken)} broken lines:{shown}{rest}")

@@ -1,0 +1,106 @@
+"""What a run says: a few lines before it, a table and some answers behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from batchwright_plugins.command.instruments import STATS
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from batchwright.engine import Engine
+    from batchwright_plugins.command.batch import Batch
+    from batchwright_plugins.command.prompt_line import PromptLine
+
+__all__ = ["print_report", "start_lines"]
+
+_WIDTH = 23  # of the column of names
+
+
+def start_lines(engine: Engine, num_prompts: int) -> Iterator[str]:
+    """Say what runs: the model and where, the pool, who decides."""
+    model, scheduler = engine.model, engine.scheduler
+    limits, components = scheduler.limits, scheduler.components
+    yield "; ".join([model.name, *model.notes])
+    yield (
+        f"{num_prompts} prompts, at most {limits.max_num_seqs} at a time and "
+        f"{limits.max_num_batched_tokens} tokens a step, in "
+        f"{scheduler.kv_manager.num_usable_blocks} KV blocks of {limits.block_size} tokens"
+    )
+    gates = ", ".join(gate.name for gate in components.gates) or "none"
+    yield (
+        f"policy {components.policy.name}, gates {gates}, victim {components.victim.name}, "
+        f"preemption {components.preemption.name}, attention {model.attention or 'none'}"
+    )
+
+
+def print_report(console: Console, batch: Batch) -> None:
+    """Print the figures of a batch, and its first answers."""
+    for name, value in _rows(batch):
+        console.print(Text(f"{name:<{_WIDTH}}{value}"), soft_wrap=True)
+    # Who reads a pipe wraps lines as it likes.
+    is_piped = not console.is_terminal
+    for index in sorted(batch.answers):
+        question, answer = batch.prompts[index], batch.answers[index]
+        console.print()
+        console.print(Text(f"> {_question(question)}", style="bold"), soft_wrap=is_piped)
+        console.print(Text(answer.text.strip()), soft_wrap=is_piped)
+
+
+def _rows(batch: Batch) -> Iterator[tuple[str, str]]:
+    reasons = ", ".join(f"{number} {reason}" for reason, number in batch.reasons.items())
+    found = f" ({reasons})" if reasons else ""
+    yield "requests", f"{batch.num_finished} of {len(batch.prompts)}{found}"
+    yield "time", f"{batch.seconds:.1f} s"
+    stats = _stats(batch.engine)
+    if not stats:
+        return
+    seconds = stats["duration_s"] or 1.0
+    output, prompt = stats["output_tokens"], stats["prefix_queried_tokens"]
+    yield "output tokens/s", f"{output / seconds:,.1f} ({output:,} tokens)"
+    yield ("total tokens/s", f"{(prompt + output) / seconds:,.1f} (with {prompt:,} prompt tokens)")
+    yield "time to first token", _percentiles(stats, "ttft", 1, "s")
+    yield "time per output token", _percentiles(stats, "tpot", 1000, "ms")
+    usable = batch.engine.scheduler.kv_manager.num_usable_blocks
+    peak = stats["kv_peak_ratio"] or 0.0
+    yield "KV peak", f"{peak * usable:.0f} of {usable} blocks ({peak:.0%})"
+    yield "preemptions", f"{stats['preemptions']:,}"
+    yield "recomputed tokens", _part(stats, "recomputed_tokens", "recompute_tax_ratio")
+    yield "prefix hits", _part(stats, "prefix_hit_tokens", "prefix_hit_ratio")
+
+
+_OF = {"recompute_tax_ratio": "of all computed tokens", "prefix_hit_ratio": "of all prompt tokens"}
+
+
+def _part(stats: Mapping[str, Any], name: str, ratio: str) -> str:
+    return f"{stats[name]:,} tokens ({stats[ratio] or 0.0:.1%} {_OF[ratio]})"
+
+
+def _percentiles(stats: Mapping[str, Any], name: str, factor: float, unit: str) -> str:
+    shown = (
+        f"p{percent} {stats[f'{name}_p{percent}_s'] * factor:,.2f} {unit}"
+        for percent in (50, 90, 99)
+        if stats[f"{name}_p{percent}_s"] is not None
+    )
+    return ", ".join(shown) or "none"
+
+
+def _stats(engine: Engine) -> Mapping[str, Any]:
+    """What the observer of that name has measured; empty if there is none."""
+    observers = engine.scheduler.components.observers
+    found = [observer for observer in observers if observer.name == STATS]
+    return found[0].summary() if found else {}
+
+
+def _question(line: PromptLine) -> str:
+    """The prompt as a person would recognize it."""
+    source: Any = line.prompt
+    if isinstance(source, str):
+        return source
+    if isinstance(source[-1], int):
+        return f"{line.request_id} ({len(source)} tokens)"
+    return str(source[-1]["content"])

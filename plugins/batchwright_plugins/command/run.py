@@ -1,0 +1,142 @@
+"""``batchwright run``: answers a file of prompts."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from batchwright import Command
+from batchwright.cli import override_option
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from batchwright.config import Config
+    from batchwright_plugins.command.batch import Batch
+    from batchwright_plugins.command.result_file import Results
+
+__all__ = ["RunCommand"]
+
+
+class RunCommand(Command):
+    """Answers the prompts of a file with the model that a TOML file names."""
+
+    name = "run"
+    help = "Answer a file of prompts."
+
+    def build(self) -> click.Command:
+        return _run
+
+
+@click.command("run")
+@click.argument("file", metavar="CONFIG", type=click.Path(path_type=Path))
+@click.option(
+    "--prompts",
+    type=click.Path(path_type=Path),
+    help="File of prompts: one a line, or *.jsonl; '-' reads standard input. Default: run.prompts.",
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    help="JSON-lines file of results, in input order; '-' writes standard output. "
+    "Default: run.output.",
+)
+@override_option
+def _run(file: Path, prompts: Path | None, output: Path | None, overrides: tuple[str, ...]) -> None:
+    """Answer a file of prompts as CONFIG says.
+
+    A line of a *.jsonl file is an object with "prompt", "messages" or
+    "prompt_token_ids"; it may bring sampling parameters (at top level or under
+    "sampling"), an id, priority, client, group, slo_class, deadline (seconds), hints
+    and cache_salt.
+
+    Results are kept as they come: an interrupted run has those that were finished.
+    The exit code is 130 after Ctrl-C, 1 if no prompt was answered.
+    """
+    from batchwright.config import load_config
+
+    config = load_config(file, overrides)
+    try:
+        batch = _answer(config, _prompts(config, prompts), _output(config, output))
+    except KeyboardInterrupt:
+        click.echo("Interrupted.", err=True)
+        raise SystemExit(128 + signal.SIGINT) from None
+    if batch.stopped_by is not None:
+        raise SystemExit(128 + batch.stopped_by)
+    if batch.num_failed == len(batch.prompts):
+        raise click.ClickException(f"no prompt was answered: {batch.first_detail}")
+
+
+def _prompts(config: Config, given: Path | None) -> Path:
+    from batchwright.config import Problem, raise_problems
+
+    if given is not None:
+        return given
+    if config.run.prompts is None:
+        message = "a run needs prompts; name a file here or with --prompts"
+        raise_problems([Problem("run.prompts", message)], config.source)
+    assert config.run.prompts is not None
+    return config.resolve(config.run.prompts)
+
+
+def _output(config: Config, given: Path | None) -> Path | None:
+    if given is not None or config.run.output is None:
+        return given
+    return config.resolve(config.run.output)
+
+
+def _answer(config: Config, source: Path, output: Path | None) -> Batch:
+    """Check everything that can be wrong, load the model, answer."""
+    from rich.console import Console
+
+    from batchwright_plugins.command.batch import Batch
+    from batchwright_plugins.command.instruments import instrumented
+    from batchwright_plugins.command.prompt_file import STDIN, read_prompts
+    from batchwright_plugins.command.report import print_report, start_lines
+
+    notices = Console(stderr=True, highlight=False)
+    lines = read_prompts(source, config.sampling)
+    assembly = instrumented(config, is_terminal=notices.is_terminal)
+    results = _results(output)
+    try:
+        engine = assembly.engine()
+        for text in start_lines(engine, len(lines)):
+            notices.print(text, markup=False, soft_wrap=True)
+        batch = Batch(engine, lines, config.run, results)
+        try:
+            batch.run()
+        finally:
+            engine.close()
+    finally:
+        _say(notices, results.close())
+    _say_stopped(notices, batch)
+    is_piped = output is not None and str(output) == STDIN
+    print_report(notices if is_piped else Console(highlight=False), batch)
+    return batch
+
+
+def _results(output: Path | None) -> Results:
+    from batchwright_plugins.command.prompt_file import STDIN
+    from batchwright_plugins.command.result_file import NoResults, ResultFile, ResultStream
+
+    if output is None:
+        return NoResults()
+    return ResultStream() if str(output) == STDIN else ResultFile(output)
+
+
+def _say(notices: Console, text: str) -> None:
+    if text:
+        notices.print(text, markup=False, soft_wrap=True)
+
+
+def _say_stopped(notices: Console, batch: Batch) -> None:
+    if batch.stopped_by is not None:
+        name = signal.Signals(batch.stopped_by).name
+        _say(
+            notices,
+            f"Stopped by {name}: {batch.num_finished} of {len(batch.prompts)} requests "
+            "were finished and are kept.",
+        )
