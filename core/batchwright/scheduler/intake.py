@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from batchwright.exceptions import RequestRefusedError
-from batchwright.protocols import Component
 from batchwright.protocols.component import overrides
-from batchwright.scheduler.faults import RequestFault
+from batchwright.scheduler.faults import RequestFault, ask_about
 from batchwright.verdicts import Admit, Park, Reject
 
 if TYPE_CHECKING:
@@ -32,26 +31,33 @@ class Intake:
         Raises:
             RequestRefusedError: It could not run even one step; nothing was added.
         """
+        park = None
+        try:
+            problem = self._misuse(request) or self._never(request)
+            if problem is None:
+                self._fill_in(request)
+                problem, park = self._submit(request)
+        except RequestFault as fault:
+            problem = fault.detail
+        if problem is not None:
+            if request.request_id not in self._state.requests:
+                request.state.clear()
+            raise RequestRefusedError(request.request_id, problem)
+        self._queue(request, park)
+
+    def _misuse(self, request: Request) -> str | None:
+        """Why this object, or its id, cannot be used now; None if it can."""
         state = self._state
         if request.request_id in state.requests:
-            raise RequestRefusedError(
-                request.request_id, "a live request has this id; ids must be unique"
-            )
+            return "a live request has this id; ids must be unique"
         if request.request_id in state.ended or state.fence.last_flight(request) is not None:
-            raise RequestRefusedError(
-                request.request_id,
+            return (
                 "a request of this id has ended, but not been told of, or a step in flight "
-                "still computes it; use the id again after the next update",
+                "still computes it; use the id again after the next update"
             )
         if request.state or request.finish is not None:
-            raise RequestRefusedError(
-                request.request_id, "this Request object was added before; make a new one"
-            )
-        problem = self._never(request)
-        if problem is not None:
-            raise RequestRefusedError(request.request_id, problem)
-        self._fill_in(request)
-        self._queue(request, self._submit(request))
+            return "this Request object was added before; make a new one"
+        return None
 
     def _never(self, request: Request) -> str | None:
         """Why a request could never run, or None."""
@@ -74,10 +80,9 @@ class Intake:
                 f"{state.kv.num_usable_blocks} usable ones (kv.num_blocks, kv.memory)"
             )
         for resource in state.components.resources:
-            if overrides(resource, "never"):
-                problem = self._ask(resource, "never", request)
-                if problem is not None:
-                    return f"resource {resource.name!r}: {problem}"
+            problem = ask_about(request, resource, "never")
+            if problem is not None:
+                return f"resource {resource.name!r}: {problem}"
         return None
 
     def _fill_in(self, request: Request) -> None:
@@ -91,48 +96,44 @@ class Intake:
         request.max_total_tokens = request.num_prompt_tokens + request.max_tokens
         request.state.extend([None] * state.num_slots)
 
-    def _submit(self, request: Request) -> Park | None:
+    def _submit(self, request: Request) -> tuple[str | None, Park | None]:
         """Ask the gates that judge arrivals.
 
         Returns:
-            Where the request is parked by one of them, or None.
+            Why the request is refused, or None; where it is parked, or None.
 
         Raises:
-            RequestRefusedError: A gate rejects it, or fails on it.
+            RequestFault: A gate fails on it.
         """
         for gate in self._submitting:
-            verdict = self._ask(gate, "submit", request)
-            match verdict:
-                case Admit():
-                    continue
-                case Park(key=str()):
-                    return verdict
-                case Reject(reason):
-                    why = f"gate {gate.name!r}: {reason}"
-                case _:
-                    why = (
-                        f"{gate.ctx.label}: submit() returned {verdict!r}, "
-                        "expected Admit, Reject or Park"
-                    )
-            request.state.clear()
-            raise RequestRefusedError(request.request_id, why)
-        return None
-
-    def _ask(self, component: Component, method: str, request: Request) -> Any:
-        try:
-            return getattr(component, method)(request.view)
-        except Exception as error:
-            request.state.clear()
-            raise RequestRefusedError(
-                request.request_id,
-                f"{component.ctx.label}: {method}() raised {type(error).__name__}: {error}",
-            ) from error
+            verdict = ask_about(
+                request,
+                gate,
+                "submit",
+                check=lambda verdict: isinstance(verdict, Admit | Reject | Park),
+                expected="Admit, Reject or Park",
+            )
+            if isinstance(verdict, Reject):
+                return f"gate {gate.name!r}: {verdict.reason}", None
+            if isinstance(verdict, Park):
+                reason = f"gate {gate.name!r}: {verdict.reason}".rstrip(": ")
+                return None, Park(verdict.key, f"{reason} (parked on {verdict.key!r})")
+        return None, None
 
     def _queue(self, request: Request, park: Park | None) -> None:
         state = self._state
         state.requests[request.request_id] = request
         try:
-            self._open_account(request)
+            if state.keeps_accounts:
+                request.account = state.ledger.open(
+                    ask_about(
+                        request,
+                        state.components.policy,
+                        "account",
+                        check=_is_hashable,
+                        expected="something hashable",
+                    )
+                )
             state.room.add(request)
         except RequestFault as fault:
             state.room.land(request)  # a place to be ended from
@@ -143,13 +144,10 @@ class Intake:
             state.room.park(request, park.key, park.reason)
         state.announcer.tell("on_add", request.view)
 
-    def _open_account(self, request: Request) -> None:
-        state = self._state
-        if not state.keeps_accounts:
-            return
-        policy = state.components.policy
-        try:
-            request.account = state.ledger.open(policy.account(request.view))
-        except Exception as error:
-            what = f"raised {type(error).__name__}: {error}"
-            raise RequestFault(policy, "account", what) from error
+
+def _is_hashable(answer: object) -> bool:
+    try:
+        hash(answer)
+    except TypeError:
+        return False
+    return True
