@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from batchwright.exceptions import InvariantError, PluginError
 from batchwright.protocols import Component, Observer
 from batchwright.protocols.component import overrides
-
-if TYPE_CHECKING:
-    from batchwright.scheduler.components import Components
-    from batchwright.scheduler.faults import Faults
-
+from batchwright.scheduler.components import Components
+from batchwright.scheduler.faults import Faults
 
 _log = logging.getLogger("batchwright.faults")
 

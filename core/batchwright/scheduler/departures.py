@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from batchwright.request import Finish, RequestStatus
+from batchwright.request import Finish, Request, RequestStatus
 from batchwright.scheduler.faults import RequestFault
-
-if TYPE_CHECKING:
-    from batchwright.request import Request
-    from batchwright.scheduler.state import State
+from batchwright.scheduler.state import State
 
 
 class Departures:

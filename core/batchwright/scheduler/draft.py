@@ -2,65 +2,48 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from attrs import Factory, define, field
 
-if TYPE_CHECKING:
-    from batchwright.request import Request
+from batchwright.request import Request
 
 
+@define(eq=False)
 class Draft:
     """What has been decided so far in this step.
 
     Args:
         budget: Tokens that may be granted.
-        num_prefill_tokens: Tokens that may be granted to debts over one.
-        num_admissions: Requests that may be admitted.
+        num_prefill_tokens_left: Of those, tokens that may go to debts over one.
+        num_admissions_left: Requests that may be admitted.
         num_draft_tokens: Draft tokens that a request may verify.
+        tokens: Granted tokens by request id, in scheduling order.
+        granted: Requests whose grant was decided by a visit.
+        tables: Blocks to send: new ones, or for an admitted request its whole table.
+        num_carried: Requests in steady decode, granted their token without a visit.
+        shortage: Whether a running request got no blocks.
+        stopped_by: Whom the waiting scan ended at, if anybody in particular, and why.
     """
 
-    __slots__ = (
-        "admitted",
-        "budget",
-        "debts",
-        "draft_tokens",
-        "granted",
-        "num_admissions_left",
-        "num_carried",
-        "num_draft_tokens",
-        "num_prefill_tokens_left",
-        "num_tokens_left",
-        "passed_over",
-        "preempted",
-        "preempted_for",
-        "shortage",
-        "stopped_by",
-        "tables",
-        "tokens",
-    )
+    budget: int = 0
+    num_prefill_tokens_left: int = 0
+    num_admissions_left: int = 0
+    num_draft_tokens: int = 0
+    num_tokens_left: int = field(init=False)
+    tokens: dict[str, int] = Factory(dict)
+    granted: dict[str, Request] = Factory(dict)
+    admitted: dict[str, Request] = Factory(dict)
+    tables: dict[str, list[int]] = Factory(dict)
+    draft_tokens: dict[str, list[int]] = Factory(dict)
+    debts: dict[str, int] = Factory(dict)
+    preempted: list[Request] = Factory(list)
+    preempted_for: dict[str, str] = Factory(dict)
+    passed_over: dict[str, str] = Factory(dict)
+    num_carried: int = 0
+    shortage: bool = False
+    stopped_by: tuple[str | None, str] = (None, "")
 
-    def __init__(
-        self, budget: int, num_prefill_tokens: int, num_admissions: int, num_draft_tokens: int
-    ) -> None:
-        self.budget = budget
-        self.num_tokens_left = budget
-        self.num_prefill_tokens_left = num_prefill_tokens
-        self.num_admissions_left = num_admissions
-        self.num_draft_tokens = num_draft_tokens
-        self.tokens: dict[str, int] = {}
-        """Granted tokens by request id, in scheduling order."""
-        self.granted: dict[str, Request] = {}
-        """Requests whose grant was decided by a visit."""
-        self.admitted: dict[str, Request] = {}
-        self.tables: dict[str, list[int]] = {}
-        """Blocks to send: new ones, or for an admitted request its whole table."""
-        self.draft_tokens: dict[str, list[int]] = {}
-        self.debts: dict[str, int] = {}
-        self.preempted: list[Request] = []
-        self.preempted_for: dict[str, str] = {}
-        self.passed_over: dict[str, str] = {}
-        self.num_carried = 0
-        self.shortage = False
-        self.stopped_by: tuple[str | None, str] = (None, "")
+    def __attrs_post_init__(self) -> None:
+        self.num_tokens_left = self.budget
 
     @property
     def num_scheduled_tokens(self) -> int:

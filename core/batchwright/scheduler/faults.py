@@ -12,6 +12,7 @@ from typing import Any
 
 from batchwright.exceptions import PluginError
 from batchwright.protocols import Component
+from batchwright.request import Request
 
 _log = logging.getLogger("batchwright.faults")
 
@@ -22,6 +23,28 @@ class RequestFault(Exception):  # noqa: N818 (never leaves the scheduler)
     def __init__(self, component: Component, method: str, what: str) -> None:
         self.detail = f"{component.ctx.label}: {method}() {what}"
         super().__init__(self.detail)
+
+
+def ask_about(
+    request: Request,
+    component: Component,
+    method: str,
+    *arguments: Any,
+    check: Callable[[Any], bool] | None = None,
+    expected: str = "",
+) -> Any:
+    """Call a method whose fault belongs to the request that it is asked about.
+
+    Raises:
+        RequestFault: It raised, or its answer does not pass the check.
+    """
+    try:
+        answer = getattr(component, method)(request.view, *arguments)
+    except Exception as error:
+        raise RequestFault(component, method, f"raised {type(error).__name__}: {error}") from error
+    if check is not None and not check(answer):
+        raise RequestFault(component, method, f"returned {answer!r}, expected {expected}")
+    return answer
 
 
 class Faults:

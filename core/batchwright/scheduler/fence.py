@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
 
 from attrs import define
 
-if TYPE_CHECKING:
-    from batchwright.messages import SchedulerOutput
-    from batchwright.protocols import KVManager
-    from batchwright.request import Request
+from batchwright.messages import SchedulerOutput
+from batchwright.protocols import KVManager
+from batchwright.request import Request
 
 
 @define(eq=False)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from batchwright.exceptions import RequestRefusedError
 from batchwright.protocols.component import overrides
+from batchwright.request import Request
+from batchwright.scheduler.departures import Departures
 from batchwright.scheduler.faults import RequestFault, ask_about
+from batchwright.scheduler.state import State
 from batchwright.verdicts import Admit, Park, Reject
-
-if TYPE_CHECKING:
-    from batchwright.request import Request
-    from batchwright.scheduler.departures import Departures
-    from batchwright.scheduler.state import State
 
 
 class Intake:

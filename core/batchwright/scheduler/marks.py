@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from batchwright.protocols import Component
-    from batchwright.request import Request
-    from batchwright.request_view import RequestView
-    from batchwright.scheduler.steady import SteadyDecodes
+from batchwright.protocols import Component
+from batchwright.request import Request
+from batchwright.request_view import RequestView
+from batchwright.scheduler.steady import SteadyDecodes
 
 
 class Marks:

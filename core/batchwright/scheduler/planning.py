@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from batchwright.messages import CachedRequestData, NewRequestData, SchedulerOutput
+from batchwright.request import Request
 from batchwright.scheduler.fence import Flight
-
-if TYPE_CHECKING:
-    from batchwright.request import Request
-    from batchwright.scheduler.state import State
+from batchwright.scheduler.state import State
 
 
 def commit_plan(state: State) -> SchedulerOutput:

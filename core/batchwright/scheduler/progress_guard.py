@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from batchwright.messages import SchedulerOutput
-    from batchwright.scheduler.state import State
-
+from batchwright.messages import SchedulerOutput
+from batchwright.scheduler.state import State
 
 _log = logging.getLogger("batchwright.progress")
 

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from batchwright.exceptions import StepError
-from batchwright.messages import ModelOutput, StepOutputs
-from batchwright.request import RequestStatus
-
-if TYPE_CHECKING:
-    from batchwright.messages import SchedulerOutput
-    from batchwright.request import Request
-    from batchwright.scheduler.departures import Departures
-    from batchwright.scheduler.fence import Flight
-    from batchwright.scheduler.state import State
+from batchwright.messages import ModelOutput, SchedulerOutput, StepOutputs
+from batchwright.request import Request, RequestStatus
+from batchwright.scheduler.departures import Departures
+from batchwright.scheduler.fence import Flight
+from batchwright.scheduler.state import State
 
 
 class Results:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from batchwright.protocols.component import overrides
 from batchwright.queues import as_sort_key
-from batchwright.request import RequestStatus
+from batchwright.request import Request, RequestStatus
+from batchwright.scheduler.departures import Departures
 from batchwright.scheduler.faults import RequestFault
 from batchwright.scheduler.limiting import limited
-
-if TYPE_CHECKING:
-    from batchwright.request import Request
-    from batchwright.scheduler.departures import Departures
-    from batchwright.scheduler.state import State
+from batchwright.scheduler.state import State
 
 
 class RunningScan:

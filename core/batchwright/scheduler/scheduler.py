@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from batchwright.clock import Clock
+from batchwright.context import EngineLimits
 from batchwright.exceptions import StepError
-from batchwright.protocols import Caps
+from batchwright.messages import ModelOutput, SchedulerOutput, StepOutputs
+from batchwright.protocols import Caps, KVManager
 from batchwright.protocols.component import overrides
-from batchwright.request import RequestStatus
+from batchwright.request import Request, RequestStatus
+from batchwright.scheduler.components import Components
 from batchwright.scheduler.departures import Departures
 from batchwright.scheduler.draft import Draft
 from batchwright.scheduler.intake import Intake
@@ -17,20 +21,11 @@ from batchwright.scheduler.planning import commit_plan
 from batchwright.scheduler.progress_guard import ProgressGuard
 from batchwright.scheduler.results import Results
 from batchwright.scheduler.running_scan import RunningScan
+from batchwright.scheduler.settings import SchedulerSettings
 from batchwright.scheduler.state import State
 from batchwright.scheduler.waiting_scan import WaitingScan
 from batchwright.step_record import StepRecord
-
-if TYPE_CHECKING:
-    from batchwright.clock import Clock
-    from batchwright.context import EngineLimits
-    from batchwright.messages import ModelOutput, SchedulerOutput, StepOutputs
-    from batchwright.protocols import KVManager
-    from batchwright.request import Request
-    from batchwright.scheduler.components import Components
-    from batchwright.scheduler.settings import SchedulerSettings
-    from batchwright.step_view import StepView
-
+from batchwright.step_view import StepView
 
 _log = logging.getLogger("batchwright.scheduler")
 
@@ -120,7 +115,7 @@ class Scheduler:
                 state.announcer.tell("on_step", StepRecord(plan, state.draft, state))
         finally:
             # What is taken out from now on is no part of a plan being made.
-            state.draft = Draft(0, 0, 0, 0)
+            state.draft = Draft()
             state.room.new_reasons.clear()
             self._is_stepping = False
         return plan

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from batchwright.calendar import Alarms, Epoch
+from batchwright.clock import Clock
+from batchwright.context import EngineLimits
 from batchwright.ledger import Ledger
 from batchwright.protocols.component import overrides
-from batchwright.request import Finish
+from batchwright.request import Finish, Request
 from batchwright.scheduler.announcer import Announcer
+from batchwright.scheduler.components import Components
 from batchwright.scheduler.draft import Draft
 from batchwright.scheduler.faults import Faults
 from batchwright.scheduler.fence import Fence
 from batchwright.scheduler.marks import Marks
+from batchwright.scheduler.settings import SchedulerSettings
 from batchwright.scheduler.steady import SteadyDecodes
 from batchwright.scheduler.waiting_room import WaitingRoom
 from batchwright.step_view import StepView
-
-if TYPE_CHECKING:
-    from batchwright.clock import Clock
-    from batchwright.context import EngineLimits
-    from batchwright.request import Request
-    from batchwright.scheduler.components import Components
-    from batchwright.scheduler.settings import SchedulerSettings
 
 
 class State:
@@ -71,7 +68,7 @@ class State:
         self.marks = Marks(self.requests, self.steady)
         self.alarms = Alarms()
         self.view = StepView(self)
-        self.draft = Draft(0, 0, 0, 0)
+        self.draft = Draft()
         self.notices: deque[tuple[str, str]] = deque()
         self.finished_ids: list[str] = []
         self.ended: dict[str, Finish] = {}

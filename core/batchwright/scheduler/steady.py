@@ -14,12 +14,8 @@ the running scan decides about each of them in turn. The plan is the same either
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from batchwright.calendar import STANDSTILL, Calendar, Epoch
-
-if TYPE_CHECKING:
-    from batchwright.request import Request
+from batchwright.request import Request
 
 
 class SteadyDecodes:

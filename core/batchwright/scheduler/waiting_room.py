@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from batchwright.protocols import SchedulingPolicy
 from batchwright.queues import Ticket, WaitingQueue
-from batchwright.request import RequestStatus
+from batchwright.request import Request, RequestStatus
+from batchwright.request_view import RequestView
 from batchwright.scheduler.faults import Faults, RequestFault
-
-if TYPE_CHECKING:
-    from batchwright.protocols import SchedulingPolicy
-    from batchwright.request import Request
-    from batchwright.request_view import RequestView
 
 
 class WaitingRoom:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import frozen
 
 from batchwright.protocols import Gate, Need, PrefixHit, Resource
 from batchwright.protocols.component import overrides
-from batchwright.request import RequestStatus
-from batchwright.scheduler.faults import RequestFault
+from batchwright.request import Request, RequestStatus
+from batchwright.scheduler.departures import Departures
+from batchwright.scheduler.faults import RequestFault, ask_about
 from batchwright.scheduler.limiting import limited
-from batchwright.verdicts import Admit, Park, Reject, Skip, Stop
-
-if TYPE_CHECKING:
-    from batchwright.request import Request
-    from batchwright.scheduler.departures import Departures
-    from batchwright.scheduler.state import State
+from batchwright.scheduler.state import State
+from batchwright.verdicts import Admit, Park, Reject, Skip, Stop, Verdict
 
 
 @frozen
@@ -144,11 +141,14 @@ class WaitingScan:
         if self._state.bypass_choices:
             return True
         for gate in gates:
-            try:
-                verdict = getattr(gate, phase)(request.view, *arguments)
-            except Exception as error:
-                what = f"raised {type(error).__name__}: {error}"
-                raise RequestFault(gate, phase, what) from error
+            verdict = ask_about(
+                request,
+                gate,
+                phase,
+                *arguments,
+                check=lambda verdict: isinstance(verdict, Verdict),
+                expected="a Verdict (batchwright.verdicts)",
+            )
             if not isinstance(verdict, Admit):
                 self._held = self._obey(gate, phase, request, verdict)
                 return False
@@ -169,8 +169,6 @@ class WaitingScan:
                 state.room.park(request, key, f"{reason} (parked on {key!r})")
             case Reject():
                 self._departures.finish(request, RequestStatus.FINISHED_ERROR, reason)
-            case _:
-                raise RequestFault(gate, phase, f"returned {verdict!r}, expected a Verdict")
         return None
 
     def _grant(self, request: Request, debt: int) -> tuple[int, str]:
@@ -204,15 +202,18 @@ class WaitingScan:
         """Reserve every resource, or none; then ``_held`` says what follows."""
         for index, resource in enumerate(self._state.components.resources):
             try:
-                answer = resource.reserve(request.view)
-                if not isinstance(answer, bool):
-                    raise TypeError(f"returned {answer!r}, expected True or False")
-                key = None if answer else resource.waits_for(request.view)
-            except Exception as error:
+                reserved = ask_about(
+                    request,
+                    resource,
+                    "reserve",
+                    check=lambda answer: isinstance(answer, bool),
+                    expected="True or False",
+                )
+                key = None if reserved else ask_about(request, resource, "waits_for")
+            except RequestFault:
                 self._departures.release_resources(request, index)
-                what = f"raised {type(error).__name__}: {error}"
-                raise RequestFault(resource, "reserve", what) from error
-            if not answer:
+                raise
+            if not reserved:
                 self._departures.release_resources(request, index)
                 self._held = self._wait_for(resource, key, request)
                 return False
