@@ -1,0 +1,208 @@
+"""Lives of a scheduler drawn from seeds: longer and rougher than hypothesis draws them."""
+
+import logging
+import random
+
+import pytest
+
+from batchwright.assembly import Assembly
+from batchwright.clock import VirtualClock
+from batchwright.config import Config
+from batchwright.exceptions import RequestRefusedError
+from batchwright.plugin_manager import PluginManager
+from batchwright.testing import Driver, ScriptedExecutor, fakes
+from batchwright.testing.strategies import RequestPlan
+
+PLUGINS = PluginManager.discover((), (), extra=(fakes,))
+
+
+@pytest.fixture(autouse=True)
+def _quiet():
+    logging.getLogger("batchwright").setLevel(logging.ERROR)
+    yield
+    logging.getLogger("batchwright").setLevel(logging.NOTSET)
+
+
+def draw_scheduler(draw, max_depth):
+    depth = draw.randint(1, max_depth)
+    lookahead = draw.choice([0, 0, 0, 1, 3]) if depth == 1 else 0
+    max_num_seqs = draw.randint(1, 8)
+    return {
+        "policy": draw.choice(["fcfs", "priority"]),
+        "max_num_seqs": max_num_seqs,
+        "max_num_batched_tokens": draw.randint(max_num_seqs * max(1, lookahead), 60),
+        "enable_chunked_prefill": draw.random() < 0.8,
+        "pipeline_depth": depth,
+        "num_lookahead_tokens": lookahead,
+        "backfill": draw.choice([0, 0, 1, 2]),
+        "scan_window": draw.choice([1, 2, 64]),
+    }
+
+
+def draw_config(draw, max_depth):
+    scheduler = draw_scheduler(draw, max_depth)
+    shortest = scheduler["pipeline_depth"] * (1 + scheduler["num_lookahead_tokens"]) + 1
+    max_model_len = draw.randint(shortest, 80)
+    if not scheduler["enable_chunked_prefill"]:
+        scheduler["max_num_batched_tokens"] = max(
+            scheduler["max_num_batched_tokens"], max_model_len
+        )
+    gates = [{"use": "hint"}]
+    if draw.random() < 0.6:
+        gates.append({"use": "full-need"})
+    if draw.random() < 0.4:
+        gates.append({"use": "watermark", "fraction": draw.choice([0.05, 0.1, 0.3])})
+    limits = []
+    if draw.random() < 0.3:
+        limits.append({"use": "long-prefill", "threshold": draw.randint(1, max_model_len)})
+    kv = {
+        "block_size": draw.randint(1, 8),
+        "num_blocks": draw.randint(2, 30),
+        "enable_prefix_caching": draw.random() < 0.7,
+    }
+    model = {"max_model_len": max_model_len}
+    return {"scheduler": scheduler, "model": model, "kv": kv, "gate": gates, "limit": limits}
+
+
+def draw_request(draw):
+    chance, hints = draw.random(), {}
+    if chance < 0.1:
+        hints = {draw.choice(["park", "skip"]): draw.choice("xy")}
+    elif chance < 0.2:
+        hints = {draw.choice(["hold", "stop"]): draw.randint(1, 4)}
+    num_shared = draw.randint(0, 30)
+    return RequestPlan(
+        family=draw.randint(0, 2),
+        num_shared=num_shared,
+        num_own=draw.randint(0 if num_shared else 1, 14),
+        max_tokens=draw.randint(1, 30),
+        ignore_eos=draw.random() < 0.5,
+        priority=draw.randint(0, 3),
+        hints=hints,
+    )
+
+
+class Life:
+    """One scheduler, from its configuration to its last request."""
+
+    def __init__(self, seed, *, max_depth=3, visit_everyone=False):
+        self.draw = draw = random.Random(seed)
+        config = draw_config(draw, max_depth)
+        if visit_everyone:
+            config["limit"].append({"use": "visit-everyone"})
+        depth, kv = config["scheduler"]["pipeline_depth"], config["kv"]
+        executor = ScriptedExecutor.standalone(
+            kv["num_blocks"],
+            kv["block_size"],
+            vocab_size=23,
+            eos_one_in=12,
+            num_draft_tokens=draw.choice([0, 0, 1, 3]),
+        )
+        assembly = Assembly(Config.from_dict(config), plugins=PLUGINS, clock=VirtualClock())
+        self.driver = Driver(assembly.scheduler(), executor, depth=depth)
+        self.scheduler = self.driver.scheduler
+        self.gate = self.scheduler.components.gates[0]
+        self.num_added = 0
+
+    def live(self):
+        deeds = [self.add, self.turns, self.step, self.abort, self.notice, self.upset]
+        for _ in range(self.draw.randint(5, 100)):
+            (deed,) = self.draw.choices(deeds, weights=[25, 35, 22, 8, 6, 4])
+            deed()
+        for key in "xy":
+            self.scheduler.notify(key)
+            self.gate.open(key)
+        self.driver.finish(max_steps=5000)
+        return self.driver.recorder
+
+    def add(self):
+        model = self.driver.executor.model
+        for _ in range(self.draw.randint(1, 5)):
+            self.scheduler.clock.advance(1e-3)
+            request = draw_request(self.draw).make(
+                f"r{self.num_added}", vocab_size=model.vocab_size, eos_token_id=model.eos_token_id
+            )
+            self.num_added += 1
+            try:
+                self.driver.add(request)
+            except RequestRefusedError:
+                assert request.request_id not in self.scheduler.requests
+
+    def turns(self):
+        for _ in range(self.draw.randint(1, 8)):
+            self.driver.turn()
+
+    def step(self):
+        what = self.draw.choice(["plan", "compute", "update"])
+        if what == "plan" and self.driver.num_in_flight < self.driver.depth:
+            self.driver.plan()
+        elif what == "compute":
+            self.driver.compute()
+        elif self.driver.num_in_flight:
+            self.driver.update()
+
+    def abort(self):
+        live = list(self.scheduler.requests)
+        for request_id in self.draw.sample(live, min(len(live), self.draw.choice([1, 3]))):
+            self.driver.abort(request_id)
+
+    def notice(self):
+        self.scheduler.notify(self.draw.choice("xyz"))
+        self.scheduler.release(self.draw.choice("xyz"))
+        if self.draw.random() < 0.5:
+            self.gate.open(self.draw.choice("xy"))
+
+    def upset(self):
+        what = self.draw.choice(["pause", "reset", "error"])
+        if what == "pause":
+            self.scheduler.pause()
+            self.driver.turn()
+            self.scheduler.resume()
+        elif what == "reset":
+            self.scheduler.reset_prefix_cache()
+        elif self.scheduler.running:
+            victim = self.draw.choice(self.scheduler.running)
+            self.driver.executor.errors[victim.request_id] = "out of luck"
+
+
+def check_lives(seeds):
+    preemptions = hits = 0
+    for seed in seeds:
+        life = Life(seed)
+        life.live()
+        preemptions += sum(request.num_preemptions for request in life.driver.requests)
+        hits += sum(request.num_cached_tokens or 0 for request in life.driver.requests)
+    assert preemptions > len(seeds)
+    assert hits > len(seeds)
+
+
+def check_fast_path(seeds):
+    for seed in seeds:
+        full, fast = (
+            Life(seed, max_depth=1, visit_everyone=everyone).live() for everyone in (True, False)
+        )
+        for step, (expected, found) in enumerate(zip(full.plans, fast.plans, strict=False)):
+            assert expected == found, f"seed {seed}, step {step}"
+        assert full == fast
+
+
+def test_random_lives_keep_every_promise():
+    """E1 to E7 and I1 to I5, over preemptions, hits, aborts, errors, pipelines."""
+    check_lives(range(150))
+
+
+def test_random_lives_are_the_same_without_the_fast_path():
+    """Each plan is equal in every field, block ids and their order included."""
+    check_fast_path(range(80))
+
+
+@pytest.mark.slow
+def test_many_random_lives_keep_every_promise():
+    """The same for more seeds."""
+    check_lives(range(1000, 2500))
+
+
+@pytest.mark.slow
+def test_many_random_lives_are_the_same_without_the_fast_path():
+    """The same for more seeds."""
+    check_fast_path(range(1000, 1800))
