@@ -151,7 +151,8 @@ def _pick(weights: torch.Tensor, chance: torch.Tensor) -> torch.Tensor:
 def _look_up(weights: torch.Tensor, chance: torch.Tensor) -> torch.Tensor:
     """As ``_pick``, over a whole vocabulary: first a section, then a token in it."""
     padding = -weights.shape[1] % _SECTION
-    weights = torch.nn.functional.pad(weights, (0, padding))
+    if padding:
+        weights = torch.nn.functional.pad(weights, (0, padding))
     sections = weights.view(len(weights), -1, _SECTION)
     sums = sections.sum(-1, dtype=torch.float64)
     section = _pick(sums, chance)
