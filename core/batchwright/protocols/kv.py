@@ -118,6 +118,29 @@ class KVManager(Component, Lifecycle):
         Cost class: candidate; for a decode, event (twice a block).
         """
 
+    def carry(
+        self, growing: Sequence[RequestView], filling: Sequence[RequestView]
+    ) -> list[list[int]]:
+        """Serve steady decodes: each computes one more position in this step.
+
+        There is a free block for each of ``growing``. Override it where that is cheaper
+        to do for all than one by one.
+
+        Args:
+            growing: Requests whose next position needs a new block.
+            filling: Requests whose next position fills a block, to be published.
+
+        Returns:
+            For each of ``growing``, the blocks taken.
+
+        Cost class: event (twice a block).
+        """
+        new = {}
+        for request in dict.fromkeys((*growing, *filling)):
+            num_tokens = request.num_computed_tokens + 1
+            new[request] = self.allocate(request, num_tokens, num_tokens) or []
+        return [new[request] for request in growing]
+
     @abstractmethod
     def block_ids(self, request: RequestView) -> list[int]:
         """A copy of a request's block table; empty if it holds none."""

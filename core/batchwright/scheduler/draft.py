@@ -59,19 +59,15 @@ class Draft:
             return min(debt, self.num_tokens_left, self.num_prefill_tokens_left)
         return min(debt, self.num_tokens_left)
 
-    def carry(self, running: dict[str, Request], num_steady: int) -> None:
-        """Grant one token to every steady request, in order of admission.
+    def carry(self, tokens: dict[str, int]) -> None:
+        """Grant one token to every steady request.
 
-        Places are reserved for the others too, so that the order of the plan is that
-        of admission; ``close`` removes those that get nothing.
+        Args:
+            tokens: One by id, in order of admission; the draft keeps it.
         """
-        self.tokens = dict.fromkeys(running, 1)
-        self.num_tokens_left -= num_steady
-        self.num_carried = num_steady
-
-    def reserve_place(self, request: Request) -> None:
-        """Keep a running request's place in the plan until it is known what it gets."""
-        self.tokens[request.request_id] = 0
+        self.tokens = tokens
+        self.num_carried = len(tokens)
+        self.num_tokens_left -= len(tokens)
 
     def grant(self, request: Request, num_tokens: int, debt: int) -> None:
         """Grant tokens to a request that was visited."""
@@ -107,8 +103,3 @@ class Draft:
         self.tables.pop(request_id, None)
         self.draft_tokens.pop(request_id, None)
         return num_tokens
-
-    def close(self) -> None:
-        """Drop the reserved places of those that got nothing."""
-        if 0 in self.tokens.values():
-            self.tokens = {key: count for key, count in self.tokens.items() if count}

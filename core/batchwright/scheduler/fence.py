@@ -19,11 +19,15 @@ class Flight:
         plan: The plan.
         requests: Its requests, in the order of its grants. Ids may be reused while a
             plan is in flight; these are the requests that were meant.
+        num_carried: The first so many were carried as steady decodes.
+        columns_version: Of their columns, when the plan was made.
         sampling: In a pipeline, ids of those for which a token will be sampled.
     """
 
     plan: SchedulerOutput
     requests: list[Request]
+    num_carried: int = 0
+    columns_version: int = 0
     sampling: frozenset[str] | None = None
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from array import array
+from collections.abc import Sequence
+from itertools import islice
 
 from batchwright.exceptions import StepError
 from batchwright.messages import ModelOutput, SchedulerOutput, StepOutputs
-from batchwright.request import Request, RequestStatus
+from batchwright.request import TOKEN_TYPECODE, Request, RequestStatus
 from batchwright.scheduler.departures import Departures
 from batchwright.scheduler.fence import Flight
 from batchwright.scheduler.state import State
@@ -28,17 +30,25 @@ class Results:
         state = self._state
         flight = self._take_off(plan)
         self._note_errors(flight, output)
+        rows = self._rows(flight, output)
         outputs = StepOutputs(plan.step_id)
-        for request, tokens in self._rows(flight, output):
+        first = 0
+        if self._receive_carried(flight, rows):
+            first = flight.num_carried
+            outputs.req_ids = list(islice(plan.num_scheduled_tokens, first))
+            outputs.new_token_ids = rows[:first]
+        for request, tokens in zip(flight.requests[first:], rows[first:], strict=True):
             new = self._deliver(flight, request, tokens)
             if new:
                 outputs.req_ids.append(request.request_id)
                 outputs.new_token_ids.append(new)
-        self._take_drafts(output)
+        if output.draft_token_ids:
+            self._take_drafts(output)
         if output.logprobs:
             outputs.logprobs = output.logprobs
         state.fence.lower(plan.step_id)
-        self._land(flight)
+        if state.room.num_landing:
+            self._land(flight)
         outputs.finished, state.ended = state.ended, {}
         return outputs
 
@@ -52,13 +62,32 @@ class Results:
             )
         return flights.popleft()
 
-    def _rows(self, flight: Flight, output: ModelOutput) -> Iterator[tuple[Request, list[int]]]:
-        """Pair the requests that were planned with what was sampled for them."""
-        sampled = output.sampled_token_ids
-        if output.req_ids == list(flight.plan.num_scheduled_tokens):
-            return zip(flight.requests, sampled, strict=False)
-        by_id = dict(zip(output.req_ids, sampled, strict=False))
-        return ((r, by_id.get(r.request_id, [])) for r in flight.requests)
+    def _rows(self, flight: Flight, output: ModelOutput) -> list[list[int]]:
+        """What was sampled, a row for every request of the plan, in its order."""
+        ids = list(flight.plan.num_scheduled_tokens)
+        rows = output.sampled_token_ids
+        if output.req_ids == ids and len(rows) == len(ids):
+            return rows
+        by_id = dict(zip(output.req_ids, rows, strict=False))
+        return [by_id.get(request_id, []) for request_id in ids]
+
+    def _receive_carried(self, flight: Flight, rows: list[list[int]]) -> bool:
+        """Append the tokens of carried requests, all at once.
+
+        Returns:
+            Whether it was done: not if one of them has left since, or has an odd row.
+        """
+        steady = self._state.steady
+        if not flight.num_carried or steady.columns.version != flight.columns_version:
+            return False
+        try:
+            tokens = [token for (token,) in islice(rows, flight.num_carried)]
+            array(TOKEN_TYPECODE, tokens)  # refuses what is no token id
+        except (TypeError, ValueError, OverflowError):
+            return False
+        for request, token in steady.receive(tokens):
+            self._end_if_done(request, token)
+        return True
 
     def _deliver(self, flight: Flight, request: Request, tokens: list[int]) -> list[int]:
         """Append one request's new tokens, up to its end.
@@ -68,8 +97,6 @@ class Results:
         """
         if request.finish is not None:
             return []
-        if request in self._state.steady and len(tokens) == 1:
-            return self._deliver_steady(request, tokens)
         drafts = flight.plan.scheduled_draft_token_ids.get(request.request_id, ())
         if bool(tokens) is not self._samples(flight, request) or len(tokens) > 1 + len(drafts):
             self._refuse(request, f"{len(tokens)} tokens where {_expected(drafts)}")
@@ -86,17 +113,6 @@ class Results:
         if flight.sampling is not None:
             return request.request_id in flight.sampling
         return request.debt <= 0
-
-    def _deliver_steady(self, request: Request, tokens: list[int]) -> list[int]:
-        token = tokens[0]
-        try:
-            request.token_ids.append(token)
-        except (TypeError, OverflowError):
-            self._refuse(request, f"{token!r}, which is no token id")
-            return []
-        if token in request.stop_ids or request.request_id in self._state.steady.ending:
-            self._end_if_done(request, token)
-        return tokens
 
     def _append(self, request: Request, tokens: list[int]) -> list[int]:
         state = self._state
@@ -168,8 +184,6 @@ class Results:
     def _land(self, flight: Flight) -> None:
         """Queue preempted requests whose last step in flight this was."""
         state = self._state
-        if not state.room.num_landing:
-            return
         for request in flight.requests:
             if (
                 request.status is RequestStatus.PREEMPTED

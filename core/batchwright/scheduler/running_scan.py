@@ -29,37 +29,46 @@ class RunningScan:
         state = self._state
         draft = state.draft
         for request in self._visits():
-            if request.status is not RequestStatus.RUNNING:
-                continue
-            if request in state.steady:
-                self._allocate(request, 1)
-                continue
             if draft.num_tokens_left <= 0:
                 break
+            if request.status is not RequestStatus.RUNNING:
+                continue
             try:
                 if not self._serve(request):
                     break
             except RequestFault as fault:
                 self._departures.fail(request, fault)
-        if draft.num_carried:
-            draft.close()
 
     def _visits(self) -> list[Request]:
-        """Whom to look at: those for whom something can change, or all."""
+        """Carry steady decodes if that is exact; whom to decide about one by one."""
         state = self._state
         steady = state.steady
-        if len(steady) and steady.can_carry(
+        if steady.can_carry(
             state.draft.num_tokens_left,
             state.kv.num_free_blocks,
             order_matters=self._orders_running,
         ):
-            state.draft.carry(state.running, len(steady))
-            for request in steady.others.values():
-                state.draft.reserve_place(request)
-            return steady.visits()
+            self._carry()
+            return steady.others
         steady.dissolve()
         everyone = list(state.running.values())
         return self._in_policy_order(everyone) if self._orders_running else everyone
+
+    def _carry(self) -> None:
+        """Grant all steady decodes their token; give blocks to those that need one."""
+        state = self._state
+        steady = state.steady
+        state.draft.carry(steady.columns.ones.copy())
+        growing, filling = steady.growing(), steady.filling()
+        if state.limits.num_lookahead_tokens:
+            for request in dict.fromkeys(growing + filling):
+                self._allocate(request, 1)
+        elif growing or filling:
+            new = state.kv.carry([r.view for r in growing], [r.view for r in filling])
+            for request, block_ids in zip(growing, new, strict=True):
+                state.draft.tables[request.request_id] = block_ids
+                if request.account is not None:
+                    request.account.holds(len(block_ids))
 
     def _in_policy_order(self, requests: list[Request]) -> list[Request]:
         """Sort by the policy's running key; who makes it fail is ended."""

@@ -3,19 +3,25 @@
 A request in steady decode owes one token at every step, and nobody will cut that:
 it has no drafts, no limit asks about decodes. What a step does to it is always the
 same, so it is done for all of them at once: their computed tokens follow one epoch,
-and advancing the epoch grants each of them its token. A step visits only those with
-an appointment: a block to take, a block that fills (and is published), a mark, a
-length limit.
+and advancing the epoch grants each of them its token. A step touches only those with
+an appointment: a block to take, a block that fills (and is published), a mark, the
+last token.
 
-That is exact only in a step in which nobody can go short. ``can_carry`` says whether
-that is so; if not, ``dissolve`` turns everybody back into an ordinary request, and
-the running scan decides about each of them in turn. The plan is the same either way.
+That is exact only in a step in which none of them can go short and none of them can
+be served after another request. ``can_carry`` says whether that is so; if not,
+``dissolve`` turns everybody back into an ordinary request, and the running scan
+decides about each of them in turn. The plan is the same either way.
 """
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from batchwright.calendar import STANDSTILL, Calendar, Epoch
 from batchwright.request import Request
+from batchwright.scheduler.columns import Columns
+
+_running_order = attrgetter("running_order")
 
 
 class SteadyDecodes:
@@ -38,24 +44,24 @@ class SteadyDecodes:
     ) -> None:
         self._block_size = block_size
         self._num_lookahead_tokens = num_lookahead_tokens
-        self._spare_blocks = -(-num_lookahead_tokens // block_size)
         self.epoch = Epoch()
         self.enabled = enabled
+        self.columns = Columns()
         self._running = running
         self._calendar = Calendar(self.epoch, block_size)
         self._others: dict[str, Request] = {}
-        self.ending: dict[str, Request] = {}
+        self._ending: list[Request] = []
 
     def __len__(self) -> int:
-        return len(self._running) - len(self._others)
+        return len(self.columns)
 
     def __contains__(self, request: Request) -> bool:
         return request.epoch is self.epoch
 
     @property
-    def others(self) -> dict[str, Request]:
-        """Running requests that are not in steady decode."""
-        return self._others
+    def others(self) -> list[Request]:
+        """Running requests that are not in steady decode, in order of admission."""
+        return sorted(self._others.values(), key=_running_order)
 
     def start(self, request: Request) -> None:
         """Note a request that begins to run."""
@@ -65,6 +71,7 @@ class SteadyDecodes:
         """Carry a running request along from the next step on."""
         del self._others[request.request_id]
         request.follow(self.epoch)
+        self.columns.insert(request)
         self._calendar.enter(request)
         self._calendar.appoint(request, request.max_total_tokens - 1)
         if request.marks:
@@ -74,6 +81,7 @@ class SteadyDecodes:
 
     def leave(self, request: Request) -> None:
         """Turn a request back into an ordinary running one."""
+        self.columns.remove(request)
         self._calendar.strike(request)
         request.follow(STANDSTILL)
         self._others[request.request_id] = request
@@ -87,54 +95,44 @@ class SteadyDecodes:
         del self._others[request.request_id]
 
     def dissolve(self) -> None:
-        """Turn all of them back into ordinary running requests. O(running)."""
-        for request in self._running.values():
-            if request.epoch is self.epoch:
-                self.leave(request)
+        """Turn all of them back into ordinary running requests."""
+        for request in reversed(self.columns.requests.copy()):
+            self.leave(request)
 
     def appoint_mark(self, request: Request, num_computed_tokens: int) -> None:
         """Have a steady request come due when it has computed so many tokens."""
         self._calendar.appoint(request, num_computed_tokens)
 
-    def needing_block(self) -> dict[str, Request]:
-        """Those whose next token, or lookahead behind it, may go into a new block.
-
-        With lookahead a block is taken as soon as the last slot beyond the token is in
-        it; where the pool is too small for that, when the token itself is.
-        """
-        lookahead = self._num_lookahead_tokens
-        if not lookahead:
-            return self._calendar.at_position(0)
-        return self._calendar.at_position(0) | self._calendar.at_position(-lookahead)
-
     def can_carry(self, num_tokens: int, num_free_blocks: int, *, order_matters: bool) -> bool:
-        """Whether no running request can go short in this step, but for the tail.
-
-        Requests admitted after every steady one may get less than they owe: in order
-        of admission, what they get is then the same as without leaving anybody out.
+        """Whether every steady request gets its token and block, before all others.
 
         Args:
             num_tokens: Tokens of the step's budget.
             num_free_blocks: Blocks in the free pool.
-            order_matters: Whether running requests are served in another order.
+            order_matters: Whether the policy orders running requests; then nobody at
+                all may go short, since the order would decide who does.
         """
-        left = num_tokens - len(self)
-        blocks = num_free_blocks - len(self.needing_block())
-        last = next(r.running_order for r in reversed(self._running.values()) if r in self)
-        before = 0
+        if not self.columns.ids:
+            return False
+        tokens = num_tokens - len(self.columns.ids)
+        blocks = num_free_blocks - len(self._growing())
+        last = self.columns.last_order
         for request in self._others.values():
-            debt = request.debt
-            blocks -= min(debt, num_tokens) // self._block_size + 1 + self._spare_blocks
-            if order_matters or request.running_order < last:
-                before += debt
-        return left >= before and blocks >= 0
+            if request.running_order < last:
+                return False
+            if order_matters:
+                debt = request.debt
+                tokens -= debt
+                blocks -= (debt + self._num_lookahead_tokens) // self._block_size + 1
+        return tokens >= 0 and blocks >= 0
 
-    def visits(self) -> list[Request]:
-        """Whom this step must look at, in order of admission."""
-        due = dict(self._others)
-        due.update(self.needing_block())
-        due.update(self._calendar.at_position(-1))
-        return sorted(due.values(), key=_running_order)
+    def growing(self) -> list[Request]:
+        """Those whose next slot goes into a block that they may not have yet."""
+        return sorted(self._growing().values(), key=_running_order)
+
+    def filling(self) -> list[Request]:
+        """Those whose next token fills a block, which is to be published."""
+        return sorted(self._calendar.at_position(-1).values(), key=_running_order)
 
     def advance(self) -> list[Request]:
         """Grant each of them its token, and note those for which it is the last.
@@ -143,18 +141,41 @@ class SteadyDecodes:
             Those that may have reached a mark with it.
         """
         self.epoch.value += 1
-        self.ending = {}
+        self._ending = []
         marked = []
         for request_id in self._calendar.due():
             request = self._running.get(request_id)
             if request is None or request not in self:
                 continue
             if request.num_computed_tokens >= request.max_total_tokens - 1:
-                self.ending[request_id] = request
+                self._ending.append(request)
             if request.marks:
                 marked.append(request)
         return marked
 
+    def receive(self, tokens: list[int]) -> list[tuple[Request, int]]:
+        """Append one new token to each of them.
 
-def _running_order(request: Request) -> int:
-    return request.running_order
+        Args:
+            tokens: Token ids, checked, in order of admission.
+
+        Returns:
+            Those that may have reached their end with it, in order of admission.
+        """
+        columns = self.columns
+        for append, token in zip(columns.appends, tokens, strict=True):
+            append(token)
+        ends = {columns.place(request) for request in self._ending if request in self}
+        if not columns.stop_ids.isdisjoint(tokens):
+            ends |= {at for at, token in enumerate(tokens) if token in columns.stop_ids}
+        return [(columns.requests[at], tokens[at]) for at in sorted(ends)]
+
+    def _growing(self) -> dict[str, Request]:
+        """Before the last slot of a step's lookahead, if there is one, begins a block.
+
+        Where the pool is too small for lookahead a block is taken for the token itself.
+        """
+        lookahead = self._num_lookahead_tokens
+        if not lookahead:
+            return self._calendar.at_position(0)
+        return self._calendar.at_position(0) | self._calendar.at_position(-lookahead)

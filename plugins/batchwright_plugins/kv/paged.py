@@ -113,6 +113,19 @@ class PagedKV(KVManager):
             self._publish(request, table, num_final_tokens // self._block_size)
         return new
 
+    def carry(
+        self, growing: Sequence[RequestView], filling: Sequence[RequestView]
+    ) -> list[list[int]]:
+        new = []
+        for request in growing:
+            block_id = self._take()
+            self._table(request).block_ids.append(block_id)
+            new.append([block_id])
+        for request in filling if self._caches else ():
+            table = self._table(request)
+            self._publish(request, table, table.num_published + 1)
+        return new
+
     def block_ids(self, request: RequestView) -> list[int]:
         return self._table(request).block_ids.copy()
 

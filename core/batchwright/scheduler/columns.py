@@ -1,0 +1,94 @@
+"""Parallel columns over the requests in steady decode."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+
+from batchwright.messages import CachedRequestData
+from batchwright.request import Request
+
+
+class Columns:
+    """What a step says of carried requests, kept ready in order of admission.
+
+    A plan lists the same requests step after step; only one number, the epoch, has
+    moved on. So plans are made from these columns, a list at a time, and not from the
+    requests. Insertion and removal shift lists: O(n), but at the speed of memmove.
+
+    Attributes:
+        ids: Request ids.
+        requests: The requests.
+        appends: Each one's way to append a token.
+        bases: Computed tokens minus the epoch.
+        output_bases: Output tokens minus the epoch, between steps.
+        ones: One token each by id: what a step grants them.
+        stop_ids: Tokens that end any of them, and maybe some that ended others.
+        version: Counts changes.
+    """
+
+    def __init__(self) -> None:
+        self.ids: list[str] = []
+        self.requests: list[Request] = []
+        self.appends: list[Callable[[int], None]] = []
+        self.bases: list[int] = []
+        self.output_bases: list[int] = []
+        self.ones: dict[str, int] = {}
+        self.stop_ids: set[int] = set()
+        self.version = 0
+        self._orders: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def last_order(self) -> int:
+        """The running order of the last one."""
+        return self._orders[-1]
+
+    def place(self, request: Request) -> int:
+        """Where a request stands, or would stand."""
+        return bisect_left(self._orders, request.running_order)
+
+    def insert(self, request: Request) -> None:
+        """Take up a request that follows the epoch."""
+        at = self.place(request)
+        self._orders.insert(at, request.running_order)
+        self.ids.insert(at, request.request_id)
+        self.requests.insert(at, request)
+        self.appends.insert(at, request.token_ids.append)
+        self.bases.insert(at, request.computed_base)
+        self.output_bases.insert(at, request.computed_base + 1 - request.num_prompt_tokens)
+        if at == len(self.ones):
+            self.ones[request.request_id] = 1
+        else:
+            self.ones = dict.fromkeys(self.ids, 1)
+        self.stop_ids |= request.stop_ids
+        self.version += 1
+
+    def remove(self, request: Request) -> None:
+        """Take a request out again."""
+        at = self.place(request)
+        for column in (
+            self._orders,
+            self.ids,
+            self.requests,
+            self.appends,
+            self.bases,
+            self.output_bases,
+        ):
+            del column[at]
+        del self.ones[request.request_id]
+        self.version += 1
+        if not self.ids:
+            self.stop_ids.clear()
+
+    def cached_data(self, epoch: int, tables: dict[str, list[int]]) -> CachedRequestData:
+        """What a plan says of them: fresh lists, that others may be appended to."""
+        return CachedRequestData(
+            self.ids.copy(),
+            [],
+            [tables.get(i) for i in self.ids] if tables else [None] * len(self.ids),
+            [base + epoch for base in self.bases],
+            [base + epoch for base in self.output_bases],
+        )
