@@ -29,6 +29,8 @@ class Results:
         """
         state = self._state
         flight = self._take_off(plan)
+        # Before anybody ends: who was aborted while it was computed has ended earlier.
+        state.fence.lower(plan.step_id)
         self._note_errors(flight, output)
         rows = self._rows(flight, output)
         outputs = StepOutputs(plan.step_id)
@@ -46,7 +48,6 @@ class Results:
             self._take_drafts(output)
         if output.logprobs:
             outputs.logprobs = output.logprobs
-        state.fence.lower(plan.step_id)
         if state.room.num_landing:
             self._land(flight)
         outputs.finished, state.ended = state.ended, {}
