@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
-from collections.abc import Callable
 
 from batchwright.messages import CachedRequestData
 from batchwright.request import Request
@@ -19,7 +19,7 @@ class Columns:
     Attributes:
         ids: Request ids.
         requests: The requests.
-        appends: Each one's way to append a token.
+        token_ids: Each one's known tokens.
         bases: Computed tokens minus the epoch.
         output_bases: Output tokens minus the epoch, between steps.
         ones: One token each by id: what a step grants them.
@@ -30,13 +30,14 @@ class Columns:
     def __init__(self) -> None:
         self.ids: list[str] = []
         self.requests: list[Request] = []
-        self.appends: list[Callable[[int], None]] = []
+        self.token_ids: list[array[int]] = []
         self.bases: list[int] = []
         self.output_bases: list[int] = []
         self.ones: dict[str, int] = {}
         self.stop_ids: set[int] = set()
         self.version = 0
         self._orders: list[int] = []
+        self._places: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -56,7 +57,7 @@ class Columns:
         self._orders.insert(at, request.running_order)
         self.ids.insert(at, request.request_id)
         self.requests.insert(at, request)
-        self.appends.insert(at, request.token_ids.append)
+        self.token_ids.insert(at, request.token_ids)
         self.bases.insert(at, request.computed_base)
         self.output_bases.insert(at, request.computed_base + 1 - request.num_prompt_tokens)
         if at == len(self.ones):
@@ -64,7 +65,7 @@ class Columns:
         else:
             self.ones = dict.fromkeys(self.ids, 1)
         self.stop_ids |= request.stop_ids
-        self.version += 1
+        self._changed()
 
     def remove(self, request: Request) -> None:
         """Take a request out again."""
@@ -73,22 +74,34 @@ class Columns:
             self._orders,
             self.ids,
             self.requests,
-            self.appends,
+            self.token_ids,
             self.bases,
             self.output_bases,
         ):
             del column[at]
         del self.ones[request.request_id]
-        self.version += 1
+        self._changed()
         if not self.ids:
             self.stop_ids.clear()
 
     def cached_data(self, epoch: int, tables: dict[str, list[int]]) -> CachedRequestData:
         """What a plan says of them: fresh lists, that others may be appended to."""
+        new_blocks: list[list[int] | None] = [None] * len(self.ids)
+        if tables:
+            if not self._places:
+                self._places = {request_id: at for at, request_id in enumerate(self.ids)}
+            for request_id, block_ids in tables.items():
+                at = self._places.get(request_id)
+                if at is not None:
+                    new_blocks[at] = block_ids
         return CachedRequestData(
             self.ids.copy(),
             [],
-            [tables.get(i) for i in self.ids] if tables else [None] * len(self.ids),
+            new_blocks,
             [base + epoch for base in self.bases],
             [base + epoch for base in self.output_bases],
         )
+
+    def _changed(self) -> None:
+        self.version += 1
+        self._places = {}

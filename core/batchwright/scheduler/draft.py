@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from attrs import Factory, define, field
 
+from batchwright.protocols import Caps
 from batchwright.request import Request
 
 
@@ -52,6 +53,18 @@ class Draft:
     @property
     def num_admitted(self) -> int:
         return len(self.admitted)
+
+    def cut(self, caps: Caps) -> None:
+        """Lower what may be granted, at the beginning of a step."""
+        if caps.num_tokens is not None:
+            self.budget = self.num_tokens_left = min(self.budget, caps.num_tokens)
+        for name, cap in (
+            ("num_prefill_tokens_left", caps.num_prefill_tokens),
+            ("num_admissions_left", caps.num_admissions),
+            ("num_draft_tokens", caps.num_draft_tokens),
+        ):
+            if cap is not None:
+                setattr(self, name, min(getattr(self, name), cap))
 
     def allowance(self, debt: int) -> int:
         """What a debt may get of the budget that is left."""

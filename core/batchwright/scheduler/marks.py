@@ -34,6 +34,11 @@ class Marks:
         elif request in self._steady:
             self._steady.appoint_mark(request, num_computed_tokens)
 
+    @property
+    def any_reached(self) -> bool:
+        """Whether ``due`` has anything to look at."""
+        return bool(self._reached)
+
     def reach(self, request: Request) -> None:
         """Note a request that may have passed its nearest mark."""
         if request.marks and request.num_computed_tokens >= request.marks[0][0]:

@@ -309,22 +309,21 @@ class Scheduler:
         state = self._state
         while state.notices:
             state.room.wake(*state.notices.popleft())
-        for component, view, payload in state.marks.due():
-            state.call_back(component, "on_mark", view, payload)
-        for component, payload in list(state.alarms.ring(state.now)):
-            state.call_back(component, "on_alarm", payload)
+        if state.marks.any_reached:
+            for component, view, payload in state.marks.due():
+                state.call_back(component, "on_mark", view, payload)
+        if len(state.alarms):
+            for component, payload in list(state.alarms.ring(state.now)):
+                state.call_back(component, "on_alarm", payload)
 
     def _open_draft(self) -> Draft:
         """Begin a plan under the budget and the controls' caps."""
         state = self._state
         budget = state.settings.max_num_scheduled_tokens
-        caps = [] if state.bypass_choices else self._caps()
-        return Draft(
-            min([budget, *_given(caps, "num_tokens")]),
-            min([budget, *_given(caps, "num_prefill_tokens")]),
-            min([state.limits.max_num_seqs, *_given(caps, "num_admissions")]),
-            min([budget, *_given(caps, "num_draft_tokens")]),
-        )
+        draft = Draft(budget, budget, state.limits.max_num_seqs, budget)
+        for caps in () if state.bypass_choices or not self._controls else self._caps():
+            draft.cut(caps)
+        return draft
 
     def _caps(self) -> list[Caps]:
         state = self._state
@@ -341,10 +340,6 @@ class Scheduler:
             for control in self._controls
         )
         return [caps for caps in answers if caps is not None]
-
-
-def _given(caps: list[Caps], name: str) -> list[int]:
-    return [value for cap in caps if (value := getattr(cap, name)) is not None]
 
 
 def _are_caps(answer: object) -> bool:

@@ -15,6 +15,8 @@ decides about each of them in turn. The plan is the same either way.
 
 from __future__ import annotations
 
+from array import array
+from collections import deque
 from operator import attrgetter
 
 from batchwright.calendar import STANDSTILL, Calendar, Epoch
@@ -61,7 +63,7 @@ class SteadyDecodes:
     @property
     def others(self) -> list[Request]:
         """Running requests that are not in steady decode, in order of admission."""
-        return sorted(self._others.values(), key=_running_order)
+        return _in_order(self._others)
 
     def start(self, request: Request) -> None:
         """Note a request that begins to run."""
@@ -128,11 +130,11 @@ class SteadyDecodes:
 
     def growing(self) -> list[Request]:
         """Those whose next slot goes into a block that they may not have yet."""
-        return sorted(self._growing().values(), key=_running_order)
+        return _in_order(self._growing())
 
     def filling(self) -> list[Request]:
         """Those whose next token fills a block, which is to be published."""
-        return sorted(self._calendar.at_position(-1).values(), key=_running_order)
+        return _in_order(self._calendar.at_position(-1))
 
     def advance(self) -> list[Request]:
         """Grant each of them its token, and note those for which it is the last.
@@ -163,8 +165,7 @@ class SteadyDecodes:
             Those that may have reached their end with it, in order of admission.
         """
         columns = self.columns
-        for append, token in zip(columns.appends, tokens, strict=True):
-            append(token)
+        deque(map(array.append, columns.token_ids, tokens), maxlen=0)  # no loop in Python
         ends = {columns.place(request) for request in self._ending if request in self}
         if not columns.stop_ids.isdisjoint(tokens):
             ends |= {at for at, token in enumerate(tokens) if token in columns.stop_ids}
@@ -179,3 +180,7 @@ class SteadyDecodes:
         if not lookahead:
             return self._calendar.at_position(0)
         return self._calendar.at_position(0) | self._calendar.at_position(-lookahead)
+
+
+def _in_order(requests: dict[str, Request]) -> list[Request]:
+    return sorted(requests.values(), key=_running_order) if requests else []

@@ -25,6 +25,7 @@ class BlockTable:
         "_block_size",
         "_digest",
         "_hashes",
+        "_plain",
         "_seed",
         "block_ids",
         "hit_length",
@@ -38,6 +39,7 @@ class BlockTable:
         self._digest = hasher.digest
         self._block_size = block_size
         self._hashes: list[bytes] = []
+        self._plain: bool | None = None
         self._seed = bytes(hasher.digest_size)
 
     def hashes(self, request: RequestView, num_blocks: int) -> list[bytes]:
@@ -54,7 +56,7 @@ class BlockTable:
         if known < num_blocks:
             size = self._block_size
             data = request.token_bytes(known * size, num_blocks * size)
-            plain = not (request.cache_salt or request.adapter or request.cache_keys)
+            plain = self._is_plain(request)
             digest, width = self._digest, 4 * size
             parent = chain[-1] if chain else self._seed
             for offset in range(0, len(data), width):
@@ -64,6 +66,23 @@ class BlockTable:
                 parent = digest(content)
                 chain.append(parent)
         return chain
+
+    def next_hash(self, request: RequestView) -> bytes:
+        """The digest of the first block that is not published; it is full."""
+        chain, index = self._hashes, self.num_published
+        if index == len(chain) > 0 and self._plain:
+            # What a decode needs, once a block.
+            start = index * self._block_size
+            content = chain[-1] + request.token_bytes(start, start + self._block_size)
+            chain.append(self._digest(content))
+            return chain[-1]
+        return self.hashes(request, index + 1)[index]
+
+    def _is_plain(self, request: RequestView) -> bool:
+        """Whether blocks depend on tokens alone."""
+        if self._plain is None:
+            self._plain = not (request.cache_salt or request.adapter or request.cache_keys)
+        return self._plain
 
     def _extra_keys(self, request: RequestView, index: int) -> bytes:
         """What a block's content depends on beside its tokens.

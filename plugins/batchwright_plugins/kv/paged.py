@@ -116,14 +116,18 @@ class PagedKV(KVManager):
     def carry(
         self, growing: Sequence[RequestView], filling: Sequence[RequestView]
     ) -> list[list[int]]:
+        slot, take = self.ctx.slot, self._take
         new = []
         for request in growing:
-            block_id = self._take()
-            self._table(request).block_ids.append(block_id)
-            new.append([block_id])
-        for request in filling if self._caches else ():
-            table = self._table(request)
-            self._publish(request, table, table.num_published + 1)
+            blocks = [take()]
+            request.state[slot].block_ids += blocks
+            new.append(blocks)
+        if self._caches:
+            publish = self._index.add
+            for request in filling:
+                table = request.state[slot]
+                publish(table.next_hash(request), table.block_ids[table.num_published])
+                table.num_published += 1
         return new
 
     def block_ids(self, request: RequestView) -> list[int]:
