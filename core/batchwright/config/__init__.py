@@ -6,24 +6,11 @@ model.
 """
 
 from batchwright.config.combinations import check_combinations
-from batchwright.config.config import Config
-from batchwright.config.converter import type_name
-from batchwright.config.kinds import LIST_KINDS, SECTIONS, SELECTORS, Use
+from batchwright.config.config import LIST_KINDS, SECTIONS, SELECTORS, Config, Use
 from batchwright.config.loading import apply_override, load_config
-from batchwright.config.rendering import render_config, render_value
-from batchwright.config.sections import (
-    DEFAULT_MAX_MODEL_LEN,
-    DEFAULT_NUM_BLOCKS,
-    AttentionSection,
-    ExecutorSection,
-    KVSection,
-    ModelSection,
-    PluginsSection,
-    RunSection,
-    SchedulerSection,
-)
+from batchwright.config.sections import DEFAULT_MAX_MODEL_LEN, DEFAULT_NUM_BLOCKS
 from batchwright.config.selection import check_components
-from batchwright.config.structure import Problem, raise_problems, structure_options
+from batchwright.config.structure import Problem, raise_problems, structure_options, type_name
 
 __all__ = [
     "DEFAULT_MAX_MODEL_LEN",
@@ -31,23 +18,14 @@ __all__ = [
     "LIST_KINDS",
     "SECTIONS",
     "SELECTORS",
-    "AttentionSection",
     "Config",
-    "ExecutorSection",
-    "KVSection",
-    "ModelSection",
-    "PluginsSection",
     "Problem",
-    "RunSection",
-    "SchedulerSection",
     "Use",
     "apply_override",
     "check_combinations",
     "check_components",
     "load_config",
     "raise_problems",
-    "render_config",
-    "render_value",
     "structure_options",
     "type_name",
 ]

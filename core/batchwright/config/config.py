@@ -4,32 +4,59 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any, Final
 
 import attrs
 from attrs import Factory, frozen
 
-from batchwright.config.kinds import LIST_KINDS, SELECTORS, Table, Use
-from batchwright.config.reading import Reader
-from batchwright.config.sections import (
-    DEFAULT_MAX_MODEL_LEN,
-    AttentionSection,
-    ExecutorSection,
-    KVSection,
-    ModelSection,
-    PluginsSection,
-    RunSection,
-    SchedulerSection,
-)
-from batchwright.config.structure import raise_problems
+from batchwright.config import sections
+from batchwright.config.structure import Structure, raise_problems
 from batchwright.default_plugins import AUTO, DEFAULT_GATES
 from batchwright.sampling_params import SamplingParams
 
+Table = Mapping[str, Any]
+
+SELECTORS: Final = {
+    "policy": "scheduler.policy",
+    "victim": "scheduler.victim",
+    "preemption": "scheduler.preemption",
+    "kv": "kv.manager",
+    "hasher": "kv.hasher",
+    "eviction": "kv.eviction",
+    "executor": "executor.use",
+    "attention": "attention.backend",
+}
+"""Kinds chosen once, and the option that chooses; options in ``[<kind>.<name>]``."""
+
+LIST_KINDS: Final = ("gate", "control", "limit", "resource", "observer")
+"""Kinds that compose, in the order of ``[[<kind>]]``."""
+
+
+@frozen
+class Use:
+    """One use of a component.
+
+    Args:
+        kind: E.g. ``gate``.
+        name: E.g. ``watermark``.
+        path: Where the TOML holds its options, e.g. ``gate[1]`` or ``policy.fair``.
+        option: The option that selects it, e.g. ``gate[1].use``; empty if none does.
+        options: Its table, not checked yet: see ``structure_options``.
+    """
+
+    kind: str
+    name: str
+    path: str
+    option: str = ""
+    options: Table = Factory(dict)
+
+
+def _entry(kind: str, index: int, name: str, options: Table) -> Use:
+    return Use(kind, name, f"{kind}[{index}]", f"{kind}[{index}].use", options)
+
 
 def _default_gates() -> tuple[Use, ...]:
-    return tuple(
-        Use("gate", name, f"gate[{index}]", f"gate[{index}].use")
-        for index, name in enumerate(DEFAULT_GATES)
-    )
+    return tuple(_entry("gate", index, name, {}) for index, name in enumerate(DEFAULT_GATES))
 
 
 @frozen(kw_only=True)
@@ -45,14 +72,14 @@ class Config:
         source: The file, for messages.
     """
 
-    model: ModelSection = Factory(ModelSection)
-    scheduler: SchedulerSection = Factory(SchedulerSection)
-    kv: KVSection = Factory(KVSection)
-    attention: AttentionSection = Factory(AttentionSection)
-    executor: ExecutorSection = Factory(ExecutorSection)
+    model: sections.ModelSection = Factory(sections.ModelSection)
+    scheduler: sections.SchedulerSection = Factory(sections.SchedulerSection)
+    kv: sections.KVSection = Factory(sections.KVSection)
+    attention: sections.AttentionSection = Factory(sections.AttentionSection)
+    executor: sections.ExecutorSection = Factory(sections.ExecutorSection)
     sampling: SamplingParams = Factory(SamplingParams)
-    run: RunSection = Factory(RunSection)
-    plugins: PluginsSection = Factory(PluginsSection)
+    run: sections.RunSection = Factory(sections.RunSection)
+    plugins: sections.PluginsSection = Factory(sections.PluginsSection)
     gate: tuple[Use, ...] = Factory(_default_gates)
     control: tuple[Use, ...] = ()
     limit: tuple[Use, ...] = ()
@@ -78,9 +105,9 @@ class Config:
         """
         from batchwright.config.combinations import check_combinations
 
-        reader = Reader(mapping)
-        values = reader.read()
-        raise_problems(reader.problems, source)
+        structure = Structure()
+        values = _read(structure, _given(mapping))
+        raise_problems(structure.problems, source)
         config = cls(**values, base_path=base_path or Path(), source=source)
         check_combinations(config, config.max_model_len)
         return config
@@ -90,7 +117,7 @@ class Config:
         """Longest request (tokens), or None where only the model can say it."""
         if self.model.max_model_len is not None or self.model.path is not None:
             return self.model.max_model_len
-        return DEFAULT_MAX_MODEL_LEN
+        return sections.DEFAULT_MAX_MODEL_LEN
 
     @property
     def plugin_paths(self) -> list[Path]:
@@ -103,9 +130,8 @@ class Config:
 
     def once(self, kind: str) -> Use:
         """The component chosen for a kind of ``SELECTORS``; its name may be ``auto``."""
-        selector = SELECTORS[kind]
-        section, _, key = selector.partition(".")
-        return self.named(kind, getattr(getattr(self, section), key), selector)
+        section, _, key = SELECTORS[kind].partition(".")
+        return self.named(kind, getattr(getattr(self, section), key), SELECTORS[kind])
 
     def named(self, kind: str, name: str, option: str = "") -> Use:
         """A component of a kind that is chosen once, with its options if there are any."""
@@ -121,16 +147,63 @@ class Config:
         """Every component that is selected or has a table of options."""
         for kind in SELECTORS:
             chosen = self.once(kind)
-            if chosen.name != AUTO:
-                yield chosen
-            for name in self.options.get(kind, ()):
-                if name != chosen.name:
-                    yield self.named(kind, name)
+            others = (name for name in self.options.get(kind, ()) if name != chosen.name)
+            yield from (use for use in [chosen] if use.name != AUTO)
+            yield from (self.named(kind, name) for name in others)
         for kind in LIST_KINDS:
             yield from self.listed(kind)
 
-    def to_toml(self) -> str:
-        """Write it as TOML, with every value that is in effect."""
-        from batchwright.config.rendering import render_config
 
-        return render_config(self)
+SECTIONS: Final[Mapping[str, type[Any]]] = {
+    field.name: field.type
+    for field in attrs.fields(attrs.resolve_types(Config))
+    if field.type is not None and attrs.has(field.type)
+}
+
+
+def _given(value: Any) -> Any:
+    """Drop what is None from tables, at any depth: TOML has none, callers from code do."""
+    if isinstance(value, Mapping):
+        return {key: _given(item) for key, item in value.items() if item is not None}
+    return [_given(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _read(structure: Structure, table: Table) -> dict[str, Any]:
+    """Take a mapping apart into the arguments of Config."""
+    known = dict.fromkeys([*SECTIONS, *SELECTORS, *LIST_KINDS])
+    structure.refuse_unknown("section", "", table, list(known))
+    options = {kind: _options(structure, kind, table[kind]) for kind in SELECTORS if kind in table}
+    values: dict[str, Any] = {"options": {kind: found for kind, found in options.items() if found}}
+    for name, cls in SECTIONS.items():
+        body = table.get(name, {})
+        if isinstance(body, Mapping):  # options of components may stand in it, as [kv.NAME]
+            body = {key: v for key, v in body.items() if key not in options.get(name, ())}
+        values[name] = structure.build(cls, body, name)
+    for kind in LIST_KINDS:
+        if kind in table:
+            values[kind] = tuple(_uses(structure, kind, table[kind]))
+    return values
+
+
+def _options(structure: Structure, kind: str, body: object) -> dict[str, Table]:
+    """The tables of options of a kind that is chosen once."""
+    entries = body.items() if isinstance(body, Mapping) else ()
+    tables = {name: value for name, value in entries if isinstance(value, Mapping)}
+    if tables != body and kind not in SECTIONS:
+        choose = f"choose the {kind} with {SELECTORS[kind]}"
+        structure.note(kind, f"expected tables of options, [{kind}.NAME], got {body!r}; {choose}")
+    return tables
+
+
+def _uses(structure: Structure, kind: str, entries: object) -> Iterator[Use]:
+    if not isinstance(entries, list):
+        structure.note(kind, f"expected an array of tables, [[{kind}]], got {entries!r}")
+        return
+    for index, entry in enumerate(structure.build(list[Table], entries, kind)):
+        if entry is None:
+            continue
+        name = entry.pop("use", None)
+        if isinstance(name, str):
+            yield _entry(kind, index, name, entry)
+        else:
+            structure.note(f"{kind}[{index}].use", f"expected the name of a {kind}, got {name!r}")

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from batchwright.config.config import Config
-from batchwright.config.kinds import LIST_KINDS
+from batchwright.config.config import LIST_KINDS, Config
 from batchwright.exceptions import ConfigError
 
 _STEP = re.compile(r"([A-Za-z0-9_-]+)|\[(\d+)\]")
@@ -65,26 +64,20 @@ def apply_override(table: dict[str, Any], override: str) -> None:
         table[steps[0]] = [{"use": use.name} for use in Config().listed(steps[0])]
     holder: Any = table
     for step, following in zip(steps, [*steps[1:], None], strict=True):
-        misfit = _misfit(holder, step)
-        if misfit:
-            raise ConfigError(misfit, path=key, source=source)
-        if isinstance(step, int) and step == len(holder):
-            holder.append({})
+        container: type[Any] = list if isinstance(step, int) else dict
+        if not isinstance(holder, container):
+            raise ConfigError(f"{holder!r} has no place for {step!r}", path=key, source=source)
+        if isinstance(step, int):
+            if step > len(holder):
+                raise ConfigError(f"the list has only {len(holder)}", path=key, source=source)
+            if step == len(holder):
+                holder.append({})
+        elif following is not None:
+            holder.setdefault(step, [] if isinstance(following, int) else {})
         if following is None:
             holder[step] = _value(text.strip())
-        elif isinstance(step, str):
-            holder = holder.setdefault(step, [] if isinstance(following, int) else {})
         else:
             holder = holder[step]
-
-
-def _misfit(holder: object, step: str | int) -> str:
-    """Say why a step leads nowhere; an empty string if it leads somewhere."""
-    if isinstance(step, str):
-        return "" if isinstance(holder, dict) else f"{holder!r} is no table with {step!r} in it"
-    if not isinstance(holder, list):
-        return f"{holder!r} is no list with [{step}] in it"
-    return f"the list has only {len(holder)}" if step > len(holder) else ""
 
 
 def _value(text: str) -> Any:

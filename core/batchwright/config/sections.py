@@ -5,18 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any, Final, Literal
 
-from attrs import Attribute, Factory, frozen
+from attrs import Factory, frozen
 
-from batchwright.default_plugins import (
-    AUTO,
-    DEFAULT_ATTENTION,
-    DEFAULT_EVICTION,
-    DEFAULT_EXECUTOR,
-    DEFAULT_HASHER,
-    DEFAULT_KV,
-    DEFAULT_POLICY,
-    DEFAULT_PREEMPTION,
-)
+from batchwright import default_plugins as defaults
 from batchwright.option import option
 
 DEFAULT_MAX_MODEL_LEN: Final = 8192
@@ -46,117 +37,109 @@ def parse_size(text: str) -> int:
     return int(float(match[1]) * base ** (" KMGT".index(match[2] or " ")))
 
 
-def _size(_instance: Any, _attribute: Attribute[Any], value: str | None) -> None:
+def _size(_instance: Any, _attribute: Any, value: str | None) -> None:
     if value is not None and parse_size(value) < 1:
         raise ValueError(f"expected at least one byte, got {value!r}")
 
 
 @frozen(kw_only=True)
 class ModelSection:
-    """The model that the executor loads."""
+    """The model that the executor loads.
 
-    path: str | None = option(
-        None, "Local Hugging Face folder, or the name of an embedded model.", default_text="none"
-    )
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = option(
-        "auto", "Type of weights and KV; auto: as the model was stored."
-    )
+    Args:
+        path: Local Hugging Face folder, or the name of an embedded model.
+        dtype: Type of weights and KV; auto: as the model was stored.
+        max_model_len: Longest request, prompt and outputs together.
+    """
+
+    path: str | None = None
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     max_model_len: int | None = option(
         None,
-        "Longest request, prompt and outputs together.",
         unit="tokens",
-        default_text=f"the model's; {DEFAULT_MAX_MODEL_LEN} without a model",
         ge=2,
+        default_text=f"the model's; {DEFAULT_MAX_MODEL_LEN} without a model",
     )
 
 
 @frozen(kw_only=True)
 class SchedulerSection:
-    """Who gets how much of each step."""
+    """Who gets how much of each step.
 
-    policy: str = option(DEFAULT_POLICY, "Order in which requests are served.")
-    max_num_batched_tokens: int = option(
-        2048, "Most tokens computed in one step, prefill and decode alike.", unit="tokens", ge=1
-    )
+    Args:
+        policy: Order in which requests are served.
+        max_num_batched_tokens: Most tokens computed in one step, prefill and decode alike.
+        max_num_scheduled_tokens: Most tokens granted in one step, where that is to be
+            less than what fits into it.
+        max_num_seqs: Most requests running at a time.
+        enable_chunked_prefill: Whether a prompt may be computed over several steps.
+        victim: Who yields when blocks run out; auto: as the policy prefers.
+        preemption: What becomes of the KV of who yields.
+        pipeline_depth: Steps that may be planned before the first of them is done.
+        scan_window: Waiting requests that one step may pass over because a gate skipped
+            them.
+        backfill: Waiting requests behind the first that gets no blocks which a step
+            still tries; 0: none.
+        num_lookahead_tokens: Slots allocated beyond the granted ones, for drafts; 0:
+            none.
+        seed: Seed of every stream of chance.
+        stall_steps: Steps in which nothing runs and nothing is scheduled, though
+            something would fit, before the progress guard steps in.
+        max_component_faults: Faults in a row of a component, on no request's behalf,
+            that end the run.
+    """
+
+    policy: str = defaults.DEFAULT_POLICY
+    max_num_batched_tokens: int = option(2048, unit="tokens", ge=1)
     max_num_scheduled_tokens: int = option(
         Factory(lambda self: self.max_num_batched_tokens, takes_self=True),
-        "Most tokens granted in one step, where that is to be less than what fits into it.",
         unit="tokens",
-        default_text="max_num_batched_tokens",
         ge=1,
+        default_text="max_num_batched_tokens",
     )
     max_num_seqs: int = option(
-        Factory(
-            lambda self: min(DEFAULT_MAX_NUM_SEQS, self.max_num_batched_tokens), takes_self=True
-        ),
-        "Most requests running at a time.",
+        Factory(lambda s: min(DEFAULT_MAX_NUM_SEQS, s.max_num_batched_tokens), takes_self=True),
         unit="requests",
+        ge=1,
         default_text=f"{DEFAULT_MAX_NUM_SEQS}, or max_num_batched_tokens if that is less",
-        ge=1,
     )
-    enable_chunked_prefill: bool = option(
-        True, "Whether a prompt may be computed over several steps."
-    )
-    victim: str = option(AUTO, "Who yields when blocks run out; auto: as the policy prefers.")
-    preemption: str = option(DEFAULT_PREEMPTION, "What becomes of the KV of who yields.")
-    pipeline_depth: int = option(
-        1, "Steps that may be planned before the first of them is done.", unit="steps", ge=1
-    )
-    scan_window: int = option(
-        64,
-        "Waiting requests that one step may pass over because a gate skipped them.",
-        unit="requests",
-        ge=1,
-    )
-    backfill: int = option(
-        0,
-        "Waiting requests behind the first that gets no blocks which a step still tries; 0: none.",
-        unit="requests",
-        ge=0,
-    )
-    num_lookahead_tokens: int = option(
-        0, "Slots allocated beyond the granted ones, for drafts; 0: none.", unit="tokens", ge=0
-    )
-    seed: int = option(0, "Seed of every stream of chance.", ge=0)
-    stall_steps: int = option(
-        3,
-        "Steps in which nothing runs and nothing is scheduled, though something would fit, "
-        "before the progress guard steps in.",
-        unit="steps",
-        ge=1,
-    )
-    max_component_faults: int = option(
-        3,
-        "Faults in a row of a component, on no request's behalf, that end the run.",
-        unit="faults",
-        ge=1,
-    )
+    enable_chunked_prefill: bool = True
+    victim: str = defaults.AUTO
+    preemption: str = defaults.DEFAULT_PREEMPTION
+    pipeline_depth: int = option(1, unit="steps", ge=1)
+    scan_window: int = option(64, unit="requests", ge=1)
+    backfill: int = option(0, unit="requests", ge=0)
+    num_lookahead_tokens: int = option(0, unit="tokens", ge=0)
+    seed: int = option(0, ge=0)
+    stall_steps: int = option(3, unit="steps", ge=1)
+    max_component_faults: int = option(3, unit="faults", ge=1)
 
 
 @frozen(kw_only=True)
 class KVSection:
-    """The KV cache."""
+    """The KV cache.
 
-    manager: str = option(DEFAULT_KV, "What keeps the blocks.")
-    block_size: int = option(16, "Tokens that a block holds.", unit="tokens", ge=1)
+    Args:
+        manager: What keeps the blocks.
+        block_size: Tokens that a block holds.
+        num_blocks: Size of the cache in blocks, the null block included. Not together
+            with memory.
+        memory: Size of the cache in bytes, e.g. '1 GiB'; needs a model. Not together
+            with num_blocks.
+        enable_prefix_caching: Whether requests share the blocks of equal prefixes.
+        hasher: Hash that identifies a block's content.
+        eviction: Order in which cached blocks are given up.
+    """
+
+    manager: str = defaults.DEFAULT_KV
+    block_size: int = option(16, unit="tokens", ge=1)
     num_blocks: int | None = option(
-        None,
-        "Size of the cache in blocks, the null block included. Not together with memory.",
-        unit="blocks",
-        default_text=f"{DEFAULT_NUM_BLOCKS}, unless memory is set",
-        ge=2,
+        None, unit="blocks", ge=2, default_text=f"{DEFAULT_NUM_BLOCKS}, unless memory is set"
     )
-    memory: str | None = option(
-        None,
-        "Size of the cache in bytes, e.g. '1 GiB'; needs a model. Not together with num_blocks.",
-        default_text="none",
-        check=_size,
-    )
-    enable_prefix_caching: bool = option(
-        True, "Whether requests share the blocks of equal prefixes."
-    )
-    hasher: str = option(DEFAULT_HASHER, "Hash that identifies a block's content.")
-    eviction: str = option(DEFAULT_EVICTION, "Order in which cached blocks are given up.")
+    memory: str | None = option(None, check=_size)
+    enable_prefix_caching: bool = True
+    hasher: str = defaults.DEFAULT_HASHER
+    eviction: str = defaults.DEFAULT_EVICTION
 
     @property
     def memory_bytes(self) -> int | None:
@@ -166,41 +149,55 @@ class KVSection:
 
 @frozen(kw_only=True)
 class AttentionSection:
-    """The kernels that the executor computes attention with."""
+    """The kernels that the executor computes attention with.
 
-    backend: str = option(DEFAULT_ATTENTION, "Attention backend; auto: the best that works.")
+    Args:
+        backend: Attention backend; auto: the best that works.
+    """
+
+    backend: str = defaults.DEFAULT_ATTENTION
 
 
 @frozen(kw_only=True)
 class ExecutorSection:
-    """What computes the plans."""
+    """What computes the plans.
 
-    use: str = option(DEFAULT_EXECUTOR, "Executor.")
-    max_restarts: int = option(
-        3, "Failures in a row that it is restarted after.", unit="failures", ge=0
-    )
+    Args:
+        use: Executor.
+        max_restarts: Failures in a row that it is restarted after.
+    """
+
+    use: str = defaults.DEFAULT_EXECUTOR
+    max_restarts: int = option(3, unit="failures", ge=0)
 
 
 @frozen(kw_only=True)
 class RunSection:
-    """What ``batchwright run`` reads and writes."""
+    """What ``batchwright run`` reads and writes.
 
-    prompts: str | None = option(
-        None, "File of prompts, relative to the TOML file.", default_text="none"
-    )
-    output: str | None = option(
-        None, "File of answers, relative to the TOML file.", default_text="none"
-    )
-    chat: bool = option(True, "Whether the model's chat template is put around a prompt.")
-    system: str | None = option(None, "System prompt of a chat.", default_text="none")
-    num_answers_shown: int = option(3, "Answers printed at the end; 0: none.", unit="answers", ge=0)
+    Args:
+        prompts: File of prompts, relative to the TOML file.
+        output: File of answers, relative to the TOML file.
+        chat: Whether the model's chat template is put around a prompt.
+        system: System prompt of a chat.
+        num_answers_shown: Answers printed at the end; 0: none.
+    """
+
+    prompts: str | None = None
+    output: str | None = None
+    chat: bool = True
+    system: str | None = None
+    num_answers_shown: int = option(3, unit="answers", ge=0)
 
 
 @frozen(kw_only=True)
 class PluginsSection:
-    """Which plugins are found beside those installed."""
+    """Which plugins are found beside those installed.
 
-    load: tuple[str, ...] = option(
-        (), "Single-file plugins: paths of .py files, relative to the TOML file."
-    )
-    disable: tuple[str, ...] = option((), "Plugins or distributions that are left out, by name.")
+    Args:
+        load: Single-file plugins: paths of .py files, relative to the TOML file.
+        disable: Plugins or distributions that are left out, by name.
+    """
+
+    load: tuple[str, ...] = ()
+    disable: tuple[str, ...] = ()

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from batchwright.config.config import Config
-from batchwright.config.structure import Problem, raise_problems, structure
+from batchwright.config.structure import Structure, raise_problems
 from batchwright.exceptions import PluginError
-
-if TYPE_CHECKING:
-    from batchwright.plugin_manager import PluginManager
+from batchwright.plugin_manager import PluginManager
 
 
 def check_components(config: Config, plugins: PluginManager) -> None:
@@ -26,14 +22,12 @@ def check_components(config: Config, plugins: PluginManager) -> None:
         ConfigError: A component is unknown, ambiguous or broken, or its options are
             wrong: all of them.
     """
-    problems: list[Problem] = []
+    structure = Structure()
     for use in config.uses():
         try:
             component = plugins.find(use.kind, use.name).cls
         except PluginError as error:
-            problems.append(Problem(use.option or use.path, error.message))
-            continue
-        options = structure(component.Options, use.options, use.path)
-        if isinstance(options, list):
-            problems += options
-    raise_problems(problems, config.source)
+            structure.note(use.option or use.path, error.message)
+        else:
+            structure.build(component.Options, use.options, use.path)
+    raise_problems(structure.problems, config.source)

@@ -1,25 +1,34 @@
-"""TOML tables to attrs classes: strictly, and with the path of whatever is wrong."""
+"""TOML tables to attrs classes: strictly, and with the path of whatever is wrong.
+
+An option may be a bool, int, float, str, Path or Literal, one of these or None, an array
+or a table of them, or a table with an attrs class of its own. Nothing is coerced but an
+integer to a float.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
-from typing import Any, TypeVar
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 import attrs
 from attrs import frozen
-from cattrs import (
-    ClassValidationError,
-    ForbiddenExtraKeysError,
-    IterableValidationError,
-    IterableValidationNote,
-)
 
-from batchwright.config.converter import strict_converter
 from batchwright.exceptions import ConfigError
 from batchwright.suggest import did_you_mean
 
-T = TypeVar("T")
+_WORDS: dict[Any, str] = {
+    bool: "true or false",
+    int: "an integer",
+    float: "a number",
+    str: "a string",
+    Path: "a path",
+    dict: "a table",
+    Mapping: "a table",
+}
+_ARRAYS = (list, tuple, Sequence)
 
 
 @frozen
@@ -33,9 +42,6 @@ class Problem:
 
     path: str
     message: str
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.message}" if self.path else self.message
 
 
 def raise_problems(problems: Iterable[Problem], source: str) -> None:
@@ -52,25 +58,8 @@ def raise_problems(problems: Iterable[Problem], source: str) -> None:
     if len(found) == 1:
         raise ConfigError(found[0].message, path=found[0].path, source=source)
     if found:
-        lines = "".join(f"\n  {problem}" for problem in found)
+        lines = "".join(f"\n  {problem.path}: {problem.message}" for problem in found)
         raise ConfigError(f"{len(found)} problems:{lines}", source=source)
-
-
-def structure(cls: type[T], table: object, path: str) -> T | list[Problem]:
-    """Build an attrs class from a TOML table.
-
-    Args:
-        cls: The attrs class; its fields are the keys.
-        table: What the TOML holds.
-        path: Where it holds it.
-
-    Returns:
-        The instance, or everything that is wrong.
-    """
-    try:
-        return strict_converter().structure(table, cls)
-    except Exception as error:
-        return list(_problems(error, path))
 
 
 def structure_options(component: Any, table: object, path: str, source: str = "") -> Any:
@@ -88,44 +77,102 @@ def structure_options(component: Any, table: object, path: str, source: str = ""
     Raises:
         ConfigError: Unknown keys, wrong types, values out of range: all of them.
     """
-    options = structure(component.Options, table, path)
-    if isinstance(options, list):
-        raise_problems(options, source)
+    structure = Structure()
+    options = structure.build(component.Options, table, path)
+    raise_problems(structure.problems, source)
     return options
 
 
-def _problems(error: BaseException, path: str) -> Iterator[Problem]:
-    """Flatten what cattrs collected."""
-    if isinstance(error, ForbiddenExtraKeysError):
-        known = [attribute.name for attribute in attrs.fields(error.cl)]
-        for key in sorted(error.extra_fields):
-            message = f"unknown option.{did_you_mean(key, known)}"
-            yield Problem(f"{path}.{key}", f"{message} Options: {', '.join(known) or 'none'}")
-    elif isinstance(error, ClassValidationError | IterableValidationError):
-        located, others = error.group_exceptions()
-        for inner, note in located:
-            if isinstance(note, IterableValidationNote):
-                step = note.index
-                yield from _problems(
-                    inner, f"{path}[{step}]" if isinstance(step, int) else f"{path}.{step}"
-                )
-            else:
-                yield from _problems(inner, f"{path}.{note.name}")
-        for inner in others:
-            yield from _problems(inner, path)
-    else:
-        yield _problem(error, path)
+def type_name(kind: Any) -> str:
+    """Say in words what values a type allows, e.g. ``an array (each a string)``."""
+    origin, arguments = _parts(kind)
+    if origin is Literal:
+        return f"one of {', '.join(map(repr, arguments))}"
+    if origin in (Union, UnionType):
+        return " or ".join(type_name(t) for t in arguments if t is not NoneType)
+    if origin in _ARRAYS:
+        return f"an array (each {type_name(arguments[0])})" if arguments else "an array"
+    return "a table" if attrs.has(kind) else _WORDS.get(origin, str(kind))
 
 
-def _problem(error: BaseException, path: str) -> Problem:
-    name = path.rpartition(".")[2]
-    if isinstance(error, KeyError) and error.args == (name,):
-        return Problem(path, "is required")
-    message = str(error.args[0] if isinstance(error, ValueError) and error.args else error)
-    # Validators of attrs name the attribute in the message: 'fraction' must be ...
-    named = re.match(r"'(\w+)' (.*)", message, re.DOTALL)
-    if not isinstance(error, ValueError):
-        message = f"{type(error).__name__}: {message}"
-    elif named and named[1] != name:
-        return Problem(f"{path}.{named[1]}", named[2])
-    return Problem(path, message.removeprefix(f"{name}: "))
+class Structure:
+    """Builds values of declared types from TOML values, and collects what is wrong."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+
+    def note(self, path: str, message: str) -> None:
+        """Collect a problem."""
+        self.problems.append(Problem(path, message))
+
+    def refuse_unknown(self, what: str, path: str, keys: Iterable[str], known: list[str]) -> None:
+        """Collect a problem for every key below a path that is not known."""
+        for key in sorted(set(keys).difference(known)):
+            listed = f"{what.capitalize()}s: {', '.join(known) or 'none'}"
+            self.note(path + key, f"unknown {what}.{did_you_mean(key, known)} {listed}")
+
+    def build(self, kind: Any, value: Any, path: str) -> Any:
+        """Build a value of a type; what does not fit is a problem, and the answer None.
+
+        Args:
+            kind: The type.
+            value: What the TOML holds.
+            path: Where it holds it.
+        """
+        origin, arguments = _parts(kind)
+        if attrs.has(kind) and isinstance(value, Mapping):
+            return self._table(kind, value, path)
+        if origin in (Union, UnionType) and NoneType in arguments:
+            (needed,) = (t for t in arguments if t is not NoneType)
+            return None if value is None else self.build(needed, value, path)
+        if origin in _ARRAYS and isinstance(value, list | tuple):
+            make, item = list if origin is list else tuple, (*arguments, Any)[0]
+            return make(self.build(item, v, f"{path}[{i}]") for i, v in enumerate(value))
+        if origin in (dict, Mapping) and isinstance(value, Mapping):
+            item = (*arguments, Any, Any)[1]
+            return {key: self.build(item, v, f"{path}.{key}") for key, v in value.items()}
+        if kind is float and type(value) in (int, float) and not math.isnan(value):
+            return float(value)
+        if kind is Path and isinstance(value, str | Path):
+            return Path(value)
+        if origin is Literal and value in arguments:
+            return value
+        if kind is Any or (type(value) is kind and kind is not float):
+            return value
+        hint = did_you_mean(value, arguments) if origin is Literal else ""
+        self.note(path, f"expected {type_name(kind)}, got {value!r}{hint and '.' + hint}")
+        return None
+
+    def _table(self, cls: type[Any], table: Mapping[str, Any], path: str) -> Any:
+        fields = {field.name: field for field in attrs.fields(attrs.resolve_types(cls))}
+        before = len(self.problems)
+        self.refuse_unknown("option", f"{path}.", table, list(fields))
+        arguments = {}
+        for name, field in fields.items():
+            if name in table:
+                arguments[field.alias] = self._option(field, table[name], f"{path}.{name}")
+            elif field.default is attrs.NOTHING:
+                self.note(f"{path}.{name}", "is required")
+        if len(self.problems) == before:
+            try:
+                return cls(**arguments)
+            except Exception as error:  # validators of attrs name the option themselves
+                self.note(path, str((*error.args, error)[0]))
+        return None
+
+    def _option(self, field: Any, value: Any, path: str) -> Any:
+        """Check each option by itself, so that all mistakes of a table are found at once."""
+        before = len(self.problems)
+        result = self.build(field.type, value, path)
+        for check in field.metadata.get("checks", ()):
+            if len(self.problems) == before:
+                try:
+                    check(None, field, result)
+                except ValueError as error:
+                    self.note(path, str(error).removeprefix(f"{field.name}: "))
+        return result
+
+
+def _parts(kind: Any) -> tuple[Any, tuple[Any, ...]]:
+    """``list`` and ``(int,)`` for ``list[int]``; the type itself where it has no parts."""
+    return get_origin(kind) or kind, get_args(kind)

@@ -16,7 +16,7 @@ from batchwright.messages import RequestOutput
 if TYPE_CHECKING:
     from types import FrameType
 
-    from batchwright.config import RunSection
+    from batchwright.config.sections import RunSection
     from batchwright.engine import Engine, Prompt
     from batchwright_plugins.command.prompt_line import PromptLine
     from batchwright_plugins.command.result_file import Results

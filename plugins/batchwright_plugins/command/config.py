@@ -33,9 +33,10 @@ class ConfigCommand(Command):
 def _show(file: Path | None, *, defaults: bool, overrides: tuple[str, ...]) -> None:
     """Write FILE with every value that is in effect; without FILE, the defaults."""
     from batchwright.config import load_config
+    from batchwright_plugins.command.rendering import render_config
 
     if not defaults:
-        click.echo(load_config(file, overrides).to_toml(), nl=False)
+        click.echo(render_config(load_config(file, overrides)), nl=False)
     elif file is not None or overrides:
         raise click.UsageError("--defaults takes neither FILE nor -o")
     else:

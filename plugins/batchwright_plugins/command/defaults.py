@@ -6,9 +6,10 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from batchwright.config import SECTIONS, SELECTORS, render_value
+from batchwright.config import SECTIONS, SELECTORS
 from batchwright.registration import Registration
 from batchwright_plugins.command.option_docs import OptionDoc, document_options
+from batchwright_plugins.command.rendering import render_value
 
 __all__ = ["render_defaults"]
 

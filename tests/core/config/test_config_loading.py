@@ -80,9 +80,9 @@ def test_value_that_would_smuggle_in_keys_is_a_string():
         ("=3", "-o =3: expected key.path=value"),
         ("a..b=3", "expected key.path=value"),
         ("limit[2].x=1", "limit[2].x: the list has only 1"),
-        ("limit.x=1", "limit.x: [{'use': 'a', 'x': 1}] is no table with 'x' in it"),
-        ("scheduler[0]=1", "{'policy': 'fcfs'} is no list with [0] in it"),
-        ("scheduler.policy.x=1", "'fcfs' is no table with 'x' in it"),
+        ("limit.x=1", "limit.x: [{'use': 'a', 'x': 1}] has no place for 'x'"),
+        ("scheduler[0]=1", "{'policy': 'fcfs'} has no place for 0"),
+        ("scheduler.policy.x=1", "'fcfs' has no place for 'x'"),
     ],
 )
 def test_override_that_leads_nowhere_is_refused(toml, override, expected):

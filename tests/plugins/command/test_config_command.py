@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
 
 from batchwright.cli import CommandGroup, main
 from batchwright.config import SECTIONS, Config
 from batchwright_plugins.command.option_docs import document_options
 from batchwright_plugins.command.reference import render_reference
+from batchwright_plugins.command.rendering import render_config
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference" / "configuration.md"
 
@@ -41,7 +44,7 @@ def test_show_writes_every_value_in_effect(toml):
 
 
 def test_show_without_a_file_writes_the_defaults():
-    assert Config().to_toml() == config("show").output
+    assert render_config(Config()) == config("show").output
 
 
 def test_show_defaults_is_a_configuration_of_defaults():
@@ -116,3 +119,27 @@ def test_check_accepts_the_name_of_an_embedded_model(toml):
 def test_reference_page_is_up_to_date():
     """Write it anew with: python -m batchwright_plugins.command.reference > the page."""
     assert render_reference() == REFERENCE.read_text(encoding="utf-8")
+
+
+# rendering
+
+
+@given(
+    num_tokens=st.integers(1, 10**6),
+    depth=st.integers(1, 4),
+    text=st.text(),
+    share=st.floats(allow_nan=False),
+    key=st.text(min_size=1),
+    gates=st.lists(st.sampled_from(["a", "b"])),
+)
+def test_rendered_configuration_reads_back_as_the_same(num_tokens, depth, text, share, key, gates):
+    written = Config.from_dict(
+        {
+            "scheduler": {"max_num_batched_tokens": num_tokens, "pipeline_depth": depth},
+            "run": {"system": text},
+            "policy": {key: {"share": share, key: [text, {"x": True}]}},
+            "gate": [{"use": name, "text": text} for name in gates],
+        }
+    )
+
+    assert written == Config.from_dict(tomllib.loads(render_config(written)))

@@ -10,8 +10,7 @@ from typing import Any
 
 import attrs
 
-from batchwright.config.config import Config
-from batchwright.config.kinds import LIST_KINDS, SECTIONS, SELECTORS
+from batchwright.config import LIST_KINDS, SECTIONS, SELECTORS, Config
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
