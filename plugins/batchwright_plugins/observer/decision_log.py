@@ -41,7 +41,8 @@ class DecisionLog(Observer):
     - ``step``, ``time`` (seconds on the scheduler's clock), ``budget``, ``tokens``
     - ``added``: by request, ``[prompt tokens, most output tokens, arrival time]``
     - ``finished``: by request, ``[reason, detail]``; ended since the line before
-    - ``admitted``, ``resumed``: by request, tokens that the prefix cache held of it
+    - ``admitted``: by request, tokens that the prefix cache held of it; in order of
+      admission. ``resumed``: those among them that had been preempted
     - ``grants``: by request, ``[tokens owed, tokens granted, new blocks]``; of those whose
       grant was decided by a visit
     - ``carried``: how many others decode steadily, one token owed and granted each: all
@@ -160,8 +161,8 @@ class DecisionLog(Observer):
             for request in record.admitted
         }
         decisions: dict[str, Any] = {
-            "admitted": {key: hit for key, hit in hits.items() if key not in resumed},
-            "resumed": {key: hits[key] for key in resumed},
+            "admitted": hits,
+            "resumed": resumed,
             "grants": {
                 key: [debt, grants[key], self._new_blocks(record, key, hits.get(key, 0))]
                 for key, debt in visited.items()

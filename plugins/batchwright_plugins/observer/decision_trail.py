@@ -62,7 +62,7 @@ class DecisionTrail:
         for request_id in line.get("preempted", {}):
             self.running.pop(request_id, None)
             self.waiting[request_id] = ""
-        for request_id in (*line.get("admitted", {}), *line.get("resumed", {})):
+        for request_id in line.get("admitted", {}):
             self.waiting.pop(request_id, None)
             self.running[request_id] = None
         for request_id, reason in line.get("waits", {}).items():

@@ -52,12 +52,13 @@ class Progress(Observer):
     def setup(self) -> None:
         from rich.console import Console
         from rich.live import Live
+        from rich.text import Text
 
         console = self.console or Console(stderr=True)
         if not console.is_terminal:
             return
         self._live = Live(
-            get_renderable=self.line,
+            get_renderable=lambda: Text(self.line()),
             console=console,
             refresh_per_second=self.options.refresh_per_second,
         )

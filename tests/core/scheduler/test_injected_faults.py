@@ -122,7 +122,6 @@ def forget_the_refund(scheduler, monkeypatch):
 
 def grant_nothing(scheduler, monkeypatch):
     """E3: a grant of 0 tokens gets into the plan."""
-    monkeypatch.setattr(Draft, "close", lambda draft: None)
     grant = Draft.grant
     monkeypatch.setattr(
         Draft, "grant", lambda draft, request, num_tokens, debt: grant(draft, request, 0, debt)
@@ -369,12 +368,26 @@ def test_hashes_are_taken_back():
     assert driver.recorder.grants[3] == {"H": 1}
 
 
-def test_e7_victim_left_in_the_plan_is_seen(monkeypatch):
-    """E7: a victim that is not taken out of the plan breaks the step."""
+def test_e3_victim_left_in_the_plan_is_seen(monkeypatch):
+    """E3: a victim that was planned earlier in the step is not taken out of the plan."""
     driver = planned_and_taken_out()
     monkeypatch.setattr(Draft, "take_out", lambda draft, request: 0)
-    with pytest.raises(InvariantError, match=r"^E7: schedule\(\) raised KeyError"):
+    with pytest.raises(InvariantError, match=r"^E3: request 'L' is scheduled and does not run"):
         driver.finish()
+
+
+def test_e7_exception_in_an_update_is_seen(monkeypatch):
+    """E7: whatever update_from_output() does not announce must not leave it."""
+    scheduler = scheduler_of()
+    driver = Driver(scheduler)
+    driver.add(make_request("A", 6, 6))
+
+    def refuse(*arguments):
+        raise IndexError("out of reach")
+
+    monkeypatch.setattr(scheduler._results, "_append", refuse)
+    with pytest.raises(InvariantError, match=r"^E7: update_from_output\(\) raised IndexError"):
+        driver.turn()
 
 
 def test_e7_notice_for_an_ended_request_is_seen(monkeypatch):

@@ -27,10 +27,11 @@ def draw_scheduler(draw, max_depth):
     depth = draw.randint(1, max_depth)
     lookahead = draw.choice([0, 0, 0, 1, 3]) if depth == 1 else 0
     max_num_seqs = draw.randint(1, 8)
+    least = max_num_seqs * max(1, lookahead)
     return {
         "policy": draw.choice(["fcfs", "priority"]),
         "max_num_seqs": max_num_seqs,
-        "max_num_batched_tokens": draw.randint(max_num_seqs * max(1, lookahead), 60),
+        "max_num_batched_tokens": draw.choice([least + 1, draw.randint(least, 60)]),
         "enable_chunked_prefill": draw.random() < 0.8,
         "pipeline_depth": depth,
         "num_lookahead_tokens": lookahead,
@@ -53,7 +54,7 @@ def draw_config(draw, max_depth):
     if draw.random() < 0.4:
         gates.append({"use": "watermark", "fraction": draw.choice([0.05, 0.1, 0.3])})
     limits = []
-    if draw.random() < 0.3:
+    if draw.random() < 0.4:
         limits.append({"use": "long-prefill", "threshold": draw.randint(1, max_model_len)})
     kv = {
         "block_size": draw.randint(1, 8),
