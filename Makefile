@@ -17,7 +17,7 @@ DEMO_ARGS ?=
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL = help
-.PHONY: help demo test lint format pytest reference clean
+.PHONY: help demo compare test lint format pytest reference clean
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -26,6 +26,9 @@ demo: $(STAMP)-engine $(STAMP)-model  ## Answer the prompts of examples/ with Sm
 	@mkdir -p $(dir $(DEMO_OUTPUT))
 	@rm -f $(DEMO_OUTPUT).part
 	$(BIN)/batchwright run $(DEMO_CONFIG) --output $(DEMO_OUTPUT) $(DEMO_ARGS)
+
+compare: demo  ## Run the demo, then answer its prompts one by one
+	$(BIN)/python examples/one_by_one.py $(DEMO_OUTPUT)
 
 test: lint pytest  ## Run linters, type checks and all tests
 

@@ -1,0 +1,207 @@
+"""Every command and every block of code in the documents works.
+
+A fence says what its block is:
+
+- ``python``: runs by itself; ``continue`` goes on where the block before it ended;
+  ``file=PATH`` is the content of that file (under ``tmp/`` it is written there).
+- ``toml``: a configuration, relative to ``examples/``; ``load=PATH`` loads a plugin that
+  another block wrote, ``plugin=MODULE`` a package of ``contrib/``; ``project`` is none.
+- ``console``: commands behind ``$``; ``exit=N`` says how they end; ``model`` needs one.
+- ``sh``: ``make`` and ``pip`` as a newcomer types them.
+- ``text``: what is printed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from attrs import frozen
+
+from batchwright.config import Config, check_components
+from batchwright.plugin_manager import PluginManager
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = [
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted(ROOT.glob("contrib/*/README.md")),
+]
+FENCE = re.compile(r"^```(.*?)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
+KINDS = {"python", "toml", "console", "sh", "text"}
+
+
+@frozen
+class Block:
+    """One fenced block.
+
+    Args:
+        document: Where it stands.
+        line: At which line.
+        kind: Its language.
+        flags: What its fence says besides, by name.
+        text: Its content.
+    """
+
+    document: Path
+    line: int
+    kind: str
+    flags: dict[str, str]
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.document.relative_to(ROOT)}:{self.line}"
+
+
+def blocks_of(document: Path) -> list[Block]:
+    source = document.read_text(encoding="utf-8")
+    found = []
+    for match in FENCE.finditer(source):
+        kind, *words = match[1].split() or [""]
+        flags = {name: value for name, _, value in (word.partition("=") for word in words)}
+        line = source.count("\n", 0, match.start()) + 1
+        found.append(Block(document, line, kind, flags, match[2]))
+    return found
+
+
+BLOCKS = [block for document in DOCUMENTS for block in blocks_of(document)]
+
+
+def of_kind(kind: str, *, model: bool = False) -> list[Block]:
+    return [b for b in BLOCKS if b.kind == kind and ("model" in b.flags) is model]
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    """A folder like the root of the repository, in which blocks may write to tmp/."""
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    (tmp_path / "tmp").mkdir()
+    return tmp_path
+
+
+def call(command: list[str], workspace: Path) -> subprocess.CompletedProcess[str]:
+    paths = os.pathsep.join([str(ROOT / "core"), str(ROOT / "plugins")])
+    return subprocess.run(
+        command,
+        cwd=workspace,
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_every_block_is_of_a_kind_that_is_tested() -> None:
+    assert [str(block) for block in BLOCKS if block.kind not in KINDS] == []
+    assert {block.kind for block in BLOCKS} == KINDS
+
+
+@pytest.mark.parametrize("block", of_kind("python"), ids=str)
+def test_python_block_runs(block: Block, workspace: Path) -> None:
+    name = block.flags.get("file", "")
+    if name and not name.startswith("tmp/"):
+        assert block.text == (ROOT / name).read_text(encoding="utf-8")
+    done = call([sys.executable, "-c", "".join(code_before(block))], workspace)
+    assert done.returncode == 0, done.stderr
+
+
+def code_before(block: Block) -> Iterator[str]:
+    """The code of a block, behind that of those which it continues."""
+    python = [b for b in blocks_of(block.document) if b.kind == "python"]
+    index = python.index(block)
+    start = index
+    while "continue" in python[start].flags:
+        start -= 1
+    for part in python[start : index + 1]:
+        yield part.text
+
+
+@pytest.mark.parametrize("block", of_kind("toml"), ids=str)
+def test_toml_block_is_a_valid_configuration(
+    block: Block, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = tomllib.loads(block.text)
+    if "project" in block.flags:
+        assert "project" in table
+        return
+    extra = []
+    if "plugin" in block.flags:
+        name = block.flags["plugin"]
+        (source,) = ROOT.glob(f"contrib/*/src/{name}")
+        monkeypatch.syspath_prepend(source.parent)
+        extra.append(import_module(name))
+    config = Config.from_dict(table, base_path=ROOT / "examples")
+    paths = [*config.plugin_paths, *written_by_blocks(block, workspace)]
+    check_components(config, PluginManager.discover(paths, extra=extra))
+
+
+def written_by_blocks(block: Block, workspace: Path) -> list[Path]:
+    """The file that a block loads, written as the block says that holds it."""
+    if "load" not in block.flags:
+        return []
+    (source,) = (b for b in BLOCKS if b.flags.get("file") == block.flags["load"])
+    path = workspace / block.flags["load"]
+    path.write_text(source.text)
+    return [path]
+
+
+@pytest.mark.parametrize("block", of_kind("console"), ids=str)
+def test_command_works(block: Block, workspace: Path) -> None:
+    for command in commands(block):
+        done = call(command, workspace)
+        assert done.returncode == int(block.flags.get("exit", 0)), done.stderr + done.stdout
+
+
+@pytest.mark.model
+@pytest.mark.slow
+@pytest.mark.parametrize("block", of_kind("console", model=True), ids=str)
+def test_command_with_a_model_works(block: Block, workspace: Path) -> None:
+    """On a few prompts and few tokens: it is the command that is tested here."""
+    lines = (ROOT / "examples/prompts/quickstart.jsonl").read_text().splitlines()[:3]
+    few = workspace / "tmp" / "few.jsonl"
+    prompts = [{**json.loads(line), "max_tokens": 4} for line in lines]
+    few.write_text("".join(f"{json.dumps(prompt)}\n" for prompt in prompts))
+    for command in commands(block):
+        done = call([*command, "--prompts", str(few)], workspace)
+        assert done.returncode == 0, done.stderr
+        assert "3 of 3" in done.stdout
+
+
+def commands(block: Block) -> Iterator[list[str]]:
+    programs = {"batchwright": [sys.executable, "-m", "batchwright"], "python": [sys.executable]}
+    for line in block.text.splitlines():
+        if line.startswith("$ "):
+            program, *arguments = shlex.split(line.removeprefix("$ "))
+            yield [*programs[program], *arguments]
+
+
+@pytest.mark.parametrize("block", of_kind("sh"), ids=str)
+def test_newcomers_commands_exist(block: Block) -> None:
+    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    for line in block.text.splitlines():
+        program, *arguments = shlex.split(line, comments=True)
+        assert program in ("make", "pip"), line
+        if program == "make":
+            assert set(arguments) <= set(targets), line
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(document: Path) -> None:
+    links = LINK.findall(document.read_text(encoding="utf-8"))
+    broken = [link for link in links if "://" not in link and not (document.parent / link).exists()]
+    assert broken == []
+
+
+def test_every_page_is_listed_in_the_index() -> None:
+    index = ROOT / "docs" / "index.md"
+    listed = {(index.parent / link).resolve() for link in LINK.findall(index.read_text())}
+    assert {path for path in index.parent.rglob("*.md") if path != index} <= listed
