@@ -63,14 +63,17 @@ class VisitEveryone(Limit):
 
 @hookimpl
 def batchwright_register_executor() -> list[type[Executor]]:
+    """Offer the scripted executor."""
     return [ScriptedExecutor]
 
 
 @hookimpl
 def batchwright_register_gate() -> list[type[Gate]]:
+    """Offer the hint gate."""
     return [HintGate]
 
 
 @hookimpl
 def batchwright_register_limit() -> list[type[Limit]]:
+    """Offer the limit that sees everybody."""
     return [VisitEveryone]
