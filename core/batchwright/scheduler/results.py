@@ -163,6 +163,10 @@ class Results:
         for request in flight.requests:
             error = output.errors.get(request.request_id)
             if error is not None and request.finish is None:
+                # Nobody may hit blocks that hold whatever went wrong in this step.
+                granted = flight.plan.num_scheduled_tokens[request.request_id]
+                before = max(0, request.num_computed_tokens - granted)
+                self._state.kv.unpublish(request.view, before)
                 self._departures.finish(request, RequestStatus.FINISHED_ERROR, str(error))
 
     def _take_drafts(self, output: ModelOutput) -> None:
