@@ -12,28 +12,17 @@ plugin offers. It is never called during a step. A plugin implements those it ne
         return [ShortestPrompt]
 """
 
+# mypy: disable-error-code="empty-body"
+
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
+from typing import Any, get_args, get_type_hints
 
 import pluggy
 
-from batchwright.protocols import (
-    AttentionBackend,
-    Command,
-    Control,
-    Eviction,
-    Executor,
-    Gate,
-    Hasher,
-    KVManager,
-    Limit,
-    Observer,
-    Preemption,
-    Resource,
-    SchedulingPolicy,
-    Victim,
-)
+from batchwright import protocols
 
 PROJECT = "batchwright"
 HOOK_PREFIX = "batchwright_register_"
@@ -44,84 +33,78 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 
 @hookspec
-def batchwright_register_policy() -> Sequence[type[SchedulingPolicy]]:
+def batchwright_register_policy() -> Sequence[type[protocols.SchedulingPolicy]]:
     """Scheduling policies, selected by ``scheduler.policy``."""
-    raise NotImplementedError
 
 
 @hookspec
-def batchwright_register_gate() -> Sequence[type[Gate]]:
+def batchwright_register_gate() -> Sequence[type[protocols.Gate]]:
     """Admission gates, listed as ``[[gate]]``."""
-    raise NotImplementedError
 
 
 @hookspec
-def batchwright_register_control() -> Sequence[type[Control]]:
+def batchwright_register_control() -> Sequence[type[protocols.Control]]:
     """Step controls, listed as ``[[control]]``."""
-    raise NotImplementedError
 
 
 @hookspec
-def batchwright_register_limit() -> Sequence[type[Limit]]:
+def batchwright_register_limit() -> Sequence[type[protocols.Limit]]:
     """Limits on a grant, listed as ``[[limit]]``."""
-    raise NotImplementedError
 
 
 @hookspec
-def batchwright_register_resource() -> Sequence[type[Resource]]:
+def batchwright_register_resource() -> Sequence[type[protocols.Resource]]:
     """Resources beside KV, listed as ``[[resource]]``."""
-    raise NotImplementedError
 
 
 @hookspec
-def batchwright_register_victim() -> Sequence[type[Victim]]:
+def batchwright_register_victim() -> Sequence[type[protocols.Victim]]:
     """Victims, selected by ``scheduler.victim``."""
-    raise NotImplementedError
 
 
 @hookspec
-def batchwright_register_preemption() -> Sequence[type[Preemption]]:
+def batchwright_register_preemption() -> Sequence[type[protocols.Preemption]]:
     """Ways of preemption, selected by ``scheduler.preemption``."""
-    raise NotImplementedError
 
 
 @hookspec
-def batchwright_register_kv() -> Sequence[type[KVManager]]:
+def batchwright_register_kv() -> Sequence[type[protocols.KVManager]]:
     """KV managers, selected by ``kv.manager``."""
-    raise NotImplementedError
 
 
 @hookspec
-def batchwright_register_hasher() -> Sequence[type[Hasher]]:
+def batchwright_register_hasher() -> Sequence[type[protocols.Hasher]]:
     """Block hashes, selected by ``kv.hasher``."""
-    raise NotImplementedError
 
 
 @hookspec
-def batchwright_register_eviction() -> Sequence[type[Eviction]]:
+def batchwright_register_eviction() -> Sequence[type[protocols.Eviction]]:
     """Orders of the free blocks, selected by ``kv.eviction``."""
-    raise NotImplementedError
 
 
 @hookspec
-def batchwright_register_executor() -> Sequence[type[Executor]]:
+def batchwright_register_executor() -> Sequence[type[protocols.Executor]]:
     """Executors, selected by ``executor.use``."""
-    raise NotImplementedError
 
 
 @hookspec
-def batchwright_register_attention() -> Sequence[type[AttentionBackend]]:
+def batchwright_register_attention() -> Sequence[type[protocols.AttentionBackend]]:
     """Attention backends, selected by ``attention.backend``."""
-    raise NotImplementedError
 
 
 @hookspec
-def batchwright_register_observer() -> Sequence[type[Observer]]:
+def batchwright_register_observer() -> Sequence[type[protocols.Observer]]:
     """Observers, listed as ``[[observer]]``."""
-    raise NotImplementedError
 
 
 @hookspec
-def batchwright_register_command() -> Sequence[type[Command]]:
+def batchwright_register_command() -> Sequence[type[protocols.Command]]:
     """Subcommands of ``batchwright``."""
-    raise NotImplementedError
+
+
+@cache
+def component_kinds() -> dict[str, type[Any]]:
+    """Kinds of components with their base classes, as the hooks above declare them."""
+    hooks = {name: spec for name, spec in globals().items() if name.startswith(HOOK_PREFIX)}
+    offered = {name: get_args(get_type_hints(spec)["return"])[0] for name, spec in hooks.items()}
+    return {name.removeprefix(HOOK_PREFIX): get_args(cls)[0] for name, cls in offered.items()}

@@ -8,28 +8,17 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pluggy
 
-from batchwright import hookspecs
+from batchwright import hookspecs, plugin_sources
 from batchwright.default_plugins import DEFAULT_PLUGINS
 from batchwright.exceptions import ConfigError, PluginError
 from batchwright.hookspecs import HOOK_PREFIX, PROJECT
-from batchwright.plugin_hooks import describe_error, hook_functions, hook_problems, register_hooks
-from batchwright.plugin_sources import (
-    PluginSource,
-    default_sources,
-    entry_point_sources,
-    file_sources,
-    object_sources,
-)
-from batchwright.registration import (
-    BrokenPlugin,
-    Origin,
-    Registration,
-    class_problem,
-    component_kinds,
-)
+from batchwright.plugin_checks import class_problem, describe_error, hook_problems
+from batchwright.registration import BrokenPlugin, Origin, Registration
 from batchwright.suggest import did_you_mean
+from batchwright.version import PLUGIN_API_VERSIONS
 
 
 class PluginManager:
@@ -90,16 +79,14 @@ class PluginManager:
             ConfigError: ``disable`` names something that is not there.
         """
         manager = cls()
-        sources = list(
-            chain(
-                default_sources(defaults),
-                entry_point_sources(),
-                file_sources(load),
-                object_sources(extra),
-            )
+        sources = chain(
+            plugin_sources.default_sources(defaults),
+            plugin_sources.entry_point_sources(),
+            plugin_sources.file_sources(load),
+            plugin_sources.object_sources(extra),
         )
-        for source in _enabled(sources, disable):
-            manager._add(source)
+        for origin, load_plugin in _enabled(list(sources), disable):
+            manager._add(origin, load_plugin)
         return manager
 
     def find(self, kind: str, name: str, *, option: str = "") -> Registration:
@@ -121,81 +108,91 @@ class PluginManager:
 
     def registrations(self, kind: str | None = None) -> list[Registration]:
         """List what is offered, by kind and name; those of one kind if it is given."""
-        return [
-            registration
-            for key in sorted(self._registrations)
-            if kind in (None, key[0])
-            for registration in self._registrations[key]
-        ]
+        found = [self._registrations[key] for key in sorted(self._registrations)]
+        return [offer for offer in chain(*found) if kind in (None, offer.kind)]
 
     def _unknown(self, kind: str, name: str) -> str:
-        choices = sorted(n for k, n in self._registrations if k == kind)
-        faults = [fault for fault in self.broken if fault.may_have_offered(kind, name)]
-        message = (
-            f"there is no {kind} {name!r}.{did_you_mean(name, choices)} "
-            f"Choices: {', '.join(choices) or 'none'}."
-        )
-        if faults:
-            errors = "; ".join(str(fault.error()) for fault in faults)
-            message += f" It may be missing because a plugin is broken: {errors}"
-        return message
+        choices = list(dict.fromkeys(offer.name for offer in self.registrations(kind)))
+        hint = f"{did_you_mean(name, choices)} Choices: {', '.join(choices) or 'none'}."
+        faults = [str(f.error()) for f in self.broken if f.may_have_offered(kind, name)]
+        broken = " It may be missing because a plugin is broken: " if faults else ""
+        return f"there is no {kind} {name!r}.{hint}{broken}{'; '.join(faults)}"
 
-    def _add(self, source: PluginSource) -> None:
+    def _add(self, origin: Origin, load: Callable[[], object]) -> None:
         """Import a plugin, check it, and keep what its hooks return."""
-        origin = source.origin
         try:
-            plugin = source.load()
-            register_hooks(self._pluggy, str(origin), plugin)
+            plugin = load()
+            self._register(str(origin), plugin)
         except PluginError as error:
-            self.broken.append(origin.fault(error.message, where=error.where))
+            self._note(origin, error.message, where=error.where)
         except (Exception, SystemExit) as error:
-            self.broken.append(origin.fault(f"cannot be imported: {describe_error(error)}"))
+            self._note(origin, f"cannot be imported: {describe_error(error)}")
         else:
-            for hook, problem in hook_problems(self._pluggy, plugin):
-                kind = hook.removeprefix(HOOK_PREFIX)
-                kind = kind if kind in component_kinds() else ""
-                self.broken.append(origin.fault(problem, where=hook, kind=kind))
-            for kind, function in hook_functions(self._pluggy, plugin):
-                self._call(origin, kind, function)
+            self._read(origin, plugin)
 
-    def _call(self, origin: Origin, kind: str, hook: Callable[[], Any]) -> None:
-        """Call one implementation of a hook; keep what is sound, note what is not."""
-        where = HOOK_PREFIX + kind
+    def _register(self, name: str, plugin: object) -> None:
+        api = getattr(plugin, "batchwright_api", PLUGIN_API_VERSIONS[-1])
+        if api not in PLUGIN_API_VERSIONS:
+            ours = ", ".join(map(repr, PLUGIN_API_VERSIONS))
+            message = f"asks for plugin API {api!r}; this Batchwright has {ours}"
+            raise PluginError(f"{message}: install matching versions", where="batchwright_api")
         try:
-            offered = list(hook())
+            self._pluggy.register(plugin, name)
+        except pluggy.PluginValidationError as error:
+            what = ": ".join(str(error).splitlines()[1:])
+            raise PluginError(f"{what}; hooks take no arguments") from error
+        except ValueError as error:
+            raise PluginError("is announced twice; keep one of its entry points") from error
+
+    def _read(self, origin: Origin, plugin: object) -> None:
+        hooks = self._pluggy.get_hookcallers(plugin) or []
+        for name, problem in hook_problems(plugin, [hook.name for hook in hooks]):
+            self._note(origin, problem, where=name)
+        for hook in hooks:
+            for implementation in hook.get_hookimpls():
+                if implementation.plugin is plugin and hook.has_spec():
+                    self._call(origin, hook.name, implementation.function)
+
+    def _call(self, origin: Origin, hook: str, function: Callable[[], Any]) -> None:
+        """Call one implementation of a hook; keep what is sound, note what is not."""
+        try:
+            offered = list(function())
         except (Exception, SystemExit) as error:
+            offered = []
             message = f"failed: {describe_error(error)}; expected a list of classes"
-            self.broken.append(origin.fault(message, where=where, kind=kind))
-            return
+            self._note(origin, message, where=hook)
+        kind = hook.removeprefix(HOOK_PREFIX)
         for cls in offered:
+            name = str(getattr(cls, "name", ""))
+            offers = self._registrations.get((kind, name), [])
             problem = class_problem(kind, cls)
-            if problem is None and self._has(origin, kind, cls.name):
-                problem = f"two of its classes are named {cls.name!r}: rename one"
-            if problem is None:
-                offers = self._registrations.setdefault((kind, cls.name), [])
-                offers.append(origin.offer(kind, cls))
-            else:
-                name = str(getattr(cls, "name", ""))
-                self.broken.append(origin.fault(problem, where=where, kind=kind, name=name))
+            if problem is None and any(str(offer) == str(origin) for offer in offers):
+                problem = f"two of its classes are named {name!r}: rename one"
+            if problem is not None:
+                self._note(origin, problem, where=hook, name=name)
+                continue
+            found = Registration(**attrs.asdict(origin), kind=kind, name=name, cls=cls)
+            self._registrations[kind, name] = [*offers, found]
 
-    def _has(self, origin: Origin, kind: str, name: str) -> bool:
-        offers = self._registrations.get((kind, name), [])
-        return any(str(offer) == str(origin) for offer in offers)
+    def _note(self, origin: Origin, message: str, where: str = "", name: str = "") -> None:
+        """Record that something of a plugin cannot be used."""
+        fault = BrokenPlugin(**attrs.asdict(origin), message=message, where=where, name=name)
+        self.broken.append(fault)
 
 
-def _enabled(sources: list[PluginSource], disable: Sequence[str]) -> list[PluginSource]:
+def _enabled(
+    sources: list[plugin_sources.Source], disable: Sequence[str]
+) -> list[plugin_sources.Source]:
     """Leave out the sources that ``disable`` names."""
-    blocked = {_canonical(name) for name in disable}
-    known = {_canonical(name): name for source in sources for name in source.names}
+    known = {_canonical(name): name for origin, _ in sources for name in origin.names}
     for index, name in enumerate(disable):
         if _canonical(name) not in known:
-            raise ConfigError(
-                f"no plugin or distribution is named {name!r}."
-                f"{did_you_mean(name, known.values())} Choices: "
-                f"{', '.join(sorted(set(known.values())))}",
-                path=f"plugins.disable[{index}]",
-            )
-    return [s for s in sources if blocked.isdisjoint(map(_canonical, s.names))]
+            choices = sorted(known.values())
+            hint = f"{did_you_mean(name, choices)} Choices: {', '.join(choices)}"
+            message = f"no plugin or distribution is named {name!r}.{hint}"
+            raise ConfigError(message, path=f"plugins.disable[{index}]")
+    blocked = set(map(_canonical, disable))
+    return [s for s in sources if blocked.isdisjoint(map(_canonical, s[0].names))]
 
 
 def _canonical(name: str) -> str:
@@ -203,9 +200,8 @@ def _canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _ambiguous(kind: str, name: str, offers: Sequence[Registration]) -> str:
+def _ambiguous(kind: str, name: str, offers: list[Registration]) -> str:
     names = ", ".join(repr(offer.plugin) for offer in offers)
-    return (
-        f"the {kind} {name!r} is offered by {' and by '.join(map(str, offers))}; "
-        f"leave all but one out with plugins.disable (their names there: {names})"
-    )
+    offered = " and by ".join(map(str, offers))
+    advice = f"leave all but one out with plugins.disable (their names there: {names})"
+    return f"the {kind} {name!r} is offered by {offered}; {advice}"

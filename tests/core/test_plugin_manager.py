@@ -282,7 +282,7 @@ def test_fault_of_another_kind_is_not_blamed(install_distribution):
         (
             "return [Shortest]",
             "return Shortest",
-            "'type' object is not iterable; expected a list of classes",
+            "object is not iterable; expected a list of classes",
         ),
         ("return [Shortest]", "return [Shortest(None, None)]", "derived from SchedulingPolicy"),
         (

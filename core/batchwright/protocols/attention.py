@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from attrs import define, frozen
 
+from batchwright.messages import BlockCopy
 from batchwright.protocols.component import Component
 
 if TYPE_CHECKING:
     import torch
-
-    from batchwright.messages import BlockCopy
 
 
 @frozen(kw_only=True)
@@ -72,8 +71,6 @@ class AttentionBackend(Component):
 
     Faults: an exception is a failure of the step (see Executor).
     """
-
-    kind: ClassVar[str] = "attention"
 
     @abstractmethod
     def unsupported(self, spec: AttentionSpec) -> str | None:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     import click
 
 
-class Command:
+class Command(ABC):
     """A subcommand. Registered like a component; never imported before it is asked for.
 
     The class attribute ``help`` is shown by ``batchwright --help`` without importing
     more than the module that defines the class.
     """
 
-    kind: ClassVar[str] = "command"
     name: ClassVar[str] = ""
     help: ClassVar[str] = ""
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from abc import ABC
+from typing import Any, ClassVar
 
 from attrs import frozen
 
-if TYPE_CHECKING:
-    from batchwright.context import Context
-    from batchwright.request_view import RequestView
+from batchwright.context import Context
+from batchwright.request_view import RequestView
 
 
 @frozen
@@ -16,7 +16,7 @@ class NoOptions:
     """The options of a component that has none."""
 
 
-class Component:
+class Component(ABC):
     """A choice that a TOML file can name.
 
     A subclass sets ``name`` (as the TOML says it, e.g. ``"fcfs"``) and, if it has any,
@@ -28,7 +28,6 @@ class Component:
         ctx: What components share (``batchwright.context.Context``).
     """
 
-    kind: ClassVar[str] = ""
     name: ClassVar[str] = ""
     Options: ClassVar[type] = NoOptions
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
-
 from attrs import frozen
 
 from batchwright.protocols.component import Component, Lifecycle
-
-if TYPE_CHECKING:
-    from batchwright.step_view import StepView
+from batchwright.step_view import StepView
 
 
 @frozen(kw_only=True)
@@ -36,8 +32,6 @@ class Control(Component, Lifecycle):
     that step without a cap of this control; three in a row end the run with
     PluginError.
     """
-
-    kind: ClassVar[str] = "control"
 
     def caps(self, view: StepView) -> Caps | None:
         """Caps for the step that begins; None for none.

@@ -5,15 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import Protocol
 
 from attrs import field, frozen
 
+from batchwright.messages import ModelOutput, SchedulerOutput
+from batchwright.protocols.attention import AttentionBackend
 from batchwright.protocols.component import Component
-
-if TYPE_CHECKING:
-    from batchwright.messages import ModelOutput, SchedulerOutput
-    from batchwright.protocols.attention import AttentionBackend
 
 
 class Tokenizer(Protocol):
@@ -90,8 +88,6 @@ class Executor(Component):
     on; ``executor.max_restarts`` in a row end it with ExecutorError. A fault that
     belongs to one request is answered in ``ModelOutput.errors`` instead.
     """
-
-    kind: ClassVar[str] = "executor"
 
     @abstractmethod
     def load(self, settings: ModelSettings) -> ModelInfo:

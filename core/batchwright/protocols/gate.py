@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any
 
 from batchwright.protocols.component import Component, Lifecycle
+from batchwright.protocols.kv import Need, PrefixHit
+from batchwright.request_view import RequestView
+from batchwright.step_view import StepView
 from batchwright.verdicts import ADMIT, Verdict
-
-if TYPE_CHECKING:
-    from batchwright.protocols.kv import Need, PrefixHit
-    from batchwright.request_view import RequestView
-    from batchwright.step_view import StepView
 
 
 class Gate(Component, Lifecycle):
@@ -24,8 +22,6 @@ class Gate(Component, Lifecycle):
     Faults: an exception, or an answer that is no Verdict, ends the request that was
     asked about with FINISHED_ERROR; in ``scan`` the step goes on as if it were open.
     """
-
-    kind: ClassVar[str] = "gate"
 
     def submit(self, request: RequestView) -> Verdict:
         """Judge a request when it arrives.

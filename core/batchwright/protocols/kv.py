@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from attrs import frozen
 
 from batchwright.protocols.component import Component, Lifecycle
-
-if TYPE_CHECKING:
-    from batchwright.request_view import RequestView
+from batchwright.request_view import RequestView
 
 
 @frozen
@@ -56,8 +54,6 @@ class KVManager(Component, Lifecycle):
     Faults: an exception is the manager's own fault and ends the run with PluginError,
     since nobody else knows which blocks are whose.
     """
-
-    kind: ClassVar[str] = "kv"
 
     @property
     @abstractmethod
@@ -199,7 +195,6 @@ class Hasher(Component):
     with fewer than 16 bytes, since equal hashes mean equal KV.
     """
 
-    kind: ClassVar[str] = "hasher"
     digest_size: ClassVar[int]
     """Bytes of a digest."""
 
@@ -213,8 +208,6 @@ class Eviction(Component):
 
     All operations O(1) or O(log n).
     """
-
-    kind: ClassVar[str] = "eviction"
 
     @abstractmethod
     def __len__(self) -> int:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from batchwright.protocols.component import Component, Lifecycle
-
-if TYPE_CHECKING:
-    from batchwright.request_view import RequestView
-    from batchwright.step_view import StepView
+from batchwright.request_view import RequestView
+from batchwright.step_view import StepView
 
 
 class Limit(Component, Lifecycle):
@@ -19,7 +17,6 @@ class Limit(Component, Lifecycle):
     FINISHED_ERROR.
     """
 
-    kind: ClassVar[str] = "limit"
     affects_decode: ClassVar[bool] = False
     """Whether it wants to be asked about a debt of one token. If any limit does, no
     request is left out of the scan, and a step costs what runs."""
@@ -39,4 +36,3 @@ class Limit(Component, Lifecycle):
 
         Cost class: candidate (once a grant).
         """
-        raise NotImplementedError

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
-
+from batchwright.messages import StepOutputs
 from batchwright.protocols.component import Component, Lifecycle
-
-if TYPE_CHECKING:
-    from batchwright.messages import StepOutputs
-    from batchwright.step_record import StepRecord
+from batchwright.step_record import StepRecord
 
 
 class Observer(Component, Lifecycle):
@@ -16,8 +12,6 @@ class Observer(Component, Lifecycle):
 
     Faults: an observer that raises is disabled with one warning.
     """
-
-    kind: ClassVar[str] = "observer"
 
     def on_step(self, record: StepRecord) -> None:
         """A plan was made.

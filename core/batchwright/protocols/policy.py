@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Hashable
+from typing import Any, ClassVar
 
+from batchwright.context import Context
 from batchwright.protocols.component import Component, Lifecycle
 from batchwright.queues import KeyedQueue, WaitingQueue
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable
-
-    from batchwright.context import Context
-    from batchwright.request_view import RequestView
-
+from batchwright.request_view import RequestView
 
 Key = float | tuple[float, ...]
 
@@ -28,7 +24,6 @@ class SchedulingPolicy(Component, Lifecycle):
     step; three times in a row end the run with PluginError.
     """
 
-    kind: ClassVar[str] = "policy"
     default_victim: ClassVar[str] = ""
     """The victim that ``victim = "auto"`` chooses under this policy; empty: the default."""
 

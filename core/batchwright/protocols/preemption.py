@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, ClassVar
 
 from batchwright.protocols.component import Component, Lifecycle
-
-if TYPE_CHECKING:
-    from batchwright.request_view import RequestView
+from batchwright.request_view import RequestView
 
 
 class Preemption(Component, Lifecycle):
@@ -17,8 +14,6 @@ class Preemption(Component, Lifecycle):
     Faults: an exception counts as 0 kept tokens; three in a row end the run with
     PluginError.
     """
-
-    kind: ClassVar[str] = "preemption"
 
     @abstractmethod
     def keep(self, request: RequestView, block_ids: list[int]) -> int:
@@ -34,4 +29,3 @@ class Preemption(Component, Lifecycle):
 
         Cost class: event.
         """
-        raise NotImplementedError

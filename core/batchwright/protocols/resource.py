@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, ClassVar
 
 from batchwright.protocols.component import Component, Lifecycle
-
-if TYPE_CHECKING:
-    from batchwright.request_view import RequestView
+from batchwright.request_view import RequestView
 
 
 class Resource(Component, Lifecycle):
@@ -20,8 +17,6 @@ class Resource(Component, Lifecycle):
     Faults: an exception ends the request with FINISHED_ERROR; a resource that raises
     in ``release`` is reported, and the request goes on.
     """
-
-    kind: ClassVar[str] = "resource"
 
     def never(self, request: RequestView) -> str | None:
         """Why this request could never be served, or None. Called by add_request.
@@ -38,7 +33,6 @@ class Resource(Component, Lifecycle):
 
         Cost class: candidate.
         """
-        raise NotImplementedError
 
     @abstractmethod
     def release(self, request: RequestView) -> None:
@@ -46,7 +40,6 @@ class Resource(Component, Lifecycle):
 
         Cost class: event.
         """
-        raise NotImplementedError
 
     def waits_for(self, request: RequestView) -> str | None:
         """The key that is released when ``reserve`` could succeed, or None.

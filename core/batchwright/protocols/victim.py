@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, ClassVar
 
 from batchwright.protocols.component import Component, Lifecycle
-
-if TYPE_CHECKING:
-    from batchwright.request_view import RequestView
-    from batchwright.step_view import Running, StepView
+from batchwright.request_view import RequestView
+from batchwright.step_view import Running, StepView
 
 
 class Victim(Component, Lifecycle):
@@ -18,8 +15,6 @@ class Victim(Component, Lifecycle):
     Faults: an exception, or an answer that is not running, falls back to the running
     tail; three in a row end the run with PluginError.
     """
-
-    kind: ClassVar[str] = "victim"
 
     @abstractmethod
     def choose(self, running: Running, needy: RequestView, view: StepView) -> RequestView:
@@ -33,4 +28,3 @@ class Victim(Component, Lifecycle):
 
         Cost class: shortage (once a victim).
         """
-        raise NotImplementedError

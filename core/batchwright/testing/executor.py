@@ -98,9 +98,9 @@ class ScriptedExecutor(Executor):
             block_size=block_size,
             num_blocks=num_blocks,
         )
-        label = f"{cls.kind} {cls.name!r}"
+        label = f"executor {cls.name!r}"
         ctx = Context(
-            label=label, path=cls.kind, slot=0, clock=VirtualClock(), seed="", limits=limits
+            label=label, path="executor", slot=0, clock=VirtualClock(), seed="", limits=limits
         )
         executor = cls(cls.Options(**options), ctx)
         executor.allocate_kv(num_blocks, block_size)

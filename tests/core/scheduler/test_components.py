@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from batchwright import PluginError, RequestRefusedError, RequestStatus, StepError
+from batchwright.hookspecs import component_kinds
 from batchwright.protocols import (
     Caps,
     Control,
@@ -28,7 +29,8 @@ def with_parts(make_bench: Any) -> Any:
     def make(*classes: type, **options: Any) -> Any:
         by_kind: dict[str, list[type]] = {}
         for cls in classes:
-            by_kind.setdefault(cls.kind, []).append(cls)  # type: ignore[attr-defined]
+            kind = next(kind for kind, base in component_kinds().items() if issubclass(cls, base))
+            by_kind.setdefault(kind, []).append(cls)
         scheduler, sections = {}, {}
         for kind, offered in by_kind.items():
             if kind in ("policy", "victim"):
@@ -688,6 +690,19 @@ class TestTurns:
         outputs = b.scheduler.update_from_output(plan, output)
         assert outputs.finished["a"].detail == "NaN in logits"
         assert outputs.req_ids == ["b"]
+
+    def test_blocks_of_a_failed_computation_are_not_hit(self, make_bench: Any) -> None:
+        from batchwright import ModelOutput
+
+        b = make_bench(block_size=4, budget=8, max_num_seqs=4)
+        prompt = b.tokens(16)
+        b.add("a", prompt, 5)
+        b.step()
+        plan = b.scheduler.schedule()
+        b.scheduler.update_from_output(plan, ModelOutput(["a"], [[]], errors={"a": "NaN"}))
+        again = b.add("again", [*prompt, 1], 1)
+        b.step()
+        assert again.num_cached_tokens == 8  # what the first step computed, not the second
 
     def test_pause_admits_nobody_and_goes_on(self, make_bench: Any) -> None:
         b = make_bench()
