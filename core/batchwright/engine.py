@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from batchwright.detokenizer import Detokenizer
 from batchwright.exceptions import BatchwrightError, ExecutorError, RequestRefusedError
 from batchwright.messages import ModelOutput, RequestOutput, SchedulerOutput, StepOutputs
+from batchwright.metrics import RequestTimes
 from batchwright.request import Request, RequestStatus
 from batchwright.sampling_params import SamplingParams
 
@@ -309,16 +310,12 @@ class Engine:
 
 def _metrics(request: Request) -> dict[str, float | int | None]:
     """Timings (seconds on the scheduler's clock) and counts of an ended request."""
-    arrival, first, end = (request.arrival_time, request.first_token_time, request.finish_time)
-    scheduled = request.scheduled_time
-    assert arrival is not None
-    assert end is not None
-    num_later = request.num_output_tokens - 1
+    times = RequestTimes.of(request.view)
     return {
-        "queue_time_s": None if scheduled is None else scheduled - arrival,
-        "ttft_s": None if first is None else first - arrival,
-        "tpot_s": (end - first) / num_later if first is not None and num_later > 0 else None,
-        "e2e_s": end - arrival,
+        "queue_time_s": times.queue_time,
+        "ttft_s": times.ttft,
+        "tpot_s": times.tpot,
+        "e2e_s": times.e2e,
         "num_prompt_tokens": request.num_prompt_tokens,
         "num_output_tokens": request.num_output_tokens,
         "num_cached_tokens": request.num_cached_tokens,

@@ -117,4 +117,4 @@ def test_command_of_the_engine_says_what_is_missing(environment: Path, tmp_path:
     )
     assert done.returncode != 0
     assert "Traceback" not in done.stderr
-    assert "pip install" in done.stderr
+    assert "pip install 'batchwright[engine]'" in done.stderr

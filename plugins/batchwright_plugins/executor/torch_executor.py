@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -69,6 +70,7 @@ class TorchExecutor(Executor):
 
     def load(self, settings: ModelSettings) -> ModelInfo:
         started = time.monotonic()
+        _require("torch", "transformers", "safetensors", "gguf")
         folder = _folder(settings.path)
         quiet_openmp()
         import torch
@@ -118,6 +120,19 @@ class TorchExecutor(Executor):
     def close(self) -> None:
         self._runner = None
         self._loaded = None
+
+
+def _require(*packages: str) -> None:
+    """Say what to install, instead of failing in the middle.
+
+    Raises:
+        ModelError: A package is missing.
+    """
+    missing = [package for package in packages if find_spec(package) is None]
+    if missing:
+        raise ModelError(
+            f"the torch executor needs {', '.join(missing)}: pip install 'batchwright[engine]'"
+        )
 
 
 def _folder(path: str) -> Path:
