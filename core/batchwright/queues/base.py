@@ -5,19 +5,14 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
-from attrs import frozen
-
-if TYPE_CHECKING:
-    from batchwright.request_view import RequestView
-
+from batchwright.request_view import RequestView
 
 SortKey = tuple[float, ...]
 
 
-@frozen
-class Ticket:
+class Ticket(NamedTuple):
     """The place that a request had in a queue, so that it can return to it.
 
     Args:
@@ -33,22 +28,14 @@ class WaitingQueue(ABC):
     """Waiting requests in the order in which they should be served.
 
     Every operation is O(log n) or better in the number of waiting requests unless a
-    queue says otherwise. Ties fall to insertion order.
+    queue says otherwise. Ties fall to insertion order. A queue of your own defines what
+    is abstract here; ``insert`` is what ``add``, ``requeue`` and ``put_first`` share.
     """
 
     def __init__(self) -> None:
+        self._orders: dict[RequestView, int] = {}
         self._next_order = 0
         self._next_front = -1
-
-    def _order(self) -> int:
-        order = self._next_order
-        self._next_order += 1
-        return order
-
-    def _front(self) -> int:
-        front = self._next_front
-        self._next_front -= 1
-        return front
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -61,24 +48,16 @@ class WaitingQueue(ABC):
         """All requests in serving order. O(n log n): for explanations, not for steps."""
 
     @abstractmethod
-    def add(self, request: RequestView) -> None:
-        """Queue a new request behind its equals.
+    def peek(self) -> RequestView | None:
+        """The next request, or None if the queue is empty."""
+
+    @abstractmethod
+    def insert(self, request: RequestView, order: int) -> None:
+        """Queue a request where its key places it; among equals by ``order``.
 
         Raises:
             Exception: Whatever the key function raises; the queue is unchanged.
         """
-
-    @abstractmethod
-    def requeue(self, request: RequestView) -> None:
-        """Queue a preempted request where its key and its first insertion place it."""
-
-    @abstractmethod
-    def put_first(self, request: RequestView) -> None:
-        """Queue a preempted request before all its equals."""
-
-    @abstractmethod
-    def peek(self) -> RequestView | None:
-        """The next request, or None if the queue is empty."""
 
     @abstractmethod
     def remove(self, request: RequestView) -> Ticket:
@@ -92,9 +71,27 @@ class WaitingQueue(ABC):
     def restore(self, request: RequestView, ticket: Ticket) -> None:
         """Put a request back to the place that it had."""
 
-    @abstractmethod
+    def add(self, request: RequestView) -> None:
+        """Queue a new request behind its equals."""
+        self.insert(request, self._next_order)
+        self._orders[request] = self._next_order
+        self._next_order += 1
+
+    def requeue(self, request: RequestView) -> None:
+        """Queue a preempted request where its key and its first insertion place it."""
+        if request in self._orders:
+            self.insert(request, self._orders[request])
+        else:
+            self.add(request)
+
+    def put_first(self, request: RequestView) -> None:
+        """Queue a preempted request before all its equals."""
+        self.insert(request, self._next_front)
+        self._next_front -= 1
+
     def forget(self, request: RequestView) -> None:
         """Drop what is remembered of a request that has left for good."""
+        self._orders.pop(request, None)
 
     def pop(self) -> RequestView | None:
         """Take out the next request, or None if the queue is empty."""

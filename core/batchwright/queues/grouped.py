@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Hashable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from batchwright.queues.base import SortKey, Ticket, WaitingQueue, as_sort_key
 from batchwright.queues.heap import PlaceHeap
-
-if TYPE_CHECKING:
-    from batchwright.request_view import RequestView
+from batchwright.request_view import RequestView
 
 
 class GroupedQueue(WaitingQueue):
@@ -36,92 +33,56 @@ class GroupedQueue(WaitingQueue):
         self._group_of = group_of
         self._group_key = group_key
         self._member_key = member_key
-        self._members: dict[Hashable, PlaceHeap] = {}
-        self._groups: dict[str, Hashable] = {}
-        self._ranks: dict[Hashable, int] = {}
-        self._next_rank = 0
-        self._order_of: dict[str, int] = {}
-        self._heap: list[tuple[SortKey, int, Hashable]] = []
-        self._current: dict[Hashable, SortKey] = {}
+        self._groups: PlaceHeap[Hashable] = PlaceHeap()
+        self._next_group = 0
+        self._members: dict[Hashable, PlaceHeap[RequestView]] = {}
+        self._group: dict[RequestView, Hashable] = {}
         self._size = 0
 
     def __len__(self) -> int:
         return self._size
 
     def __contains__(self, request: RequestView) -> bool:
-        group = self._groups.get(request.request_id)
-        return group in self._members and request.request_id in self._members[group]
+        return request in self._members.get(self._group.get(request), ())
 
     def __iter__(self) -> Iterator[RequestView]:
-        for group in sorted(
-            self._members, key=lambda group: (self._current[group], self._ranks[group])
-        ):
+        for group in self._groups:
             yield from self._members[group]
 
-    def add(self, request: RequestView) -> None:
-        self._push(request, self._order())
+    def peek(self) -> RequestView | None:
+        return self._members[self._groups.peek()].peek() if self._groups else None
 
-    def requeue(self, request: RequestView) -> None:
-        order = self._order_of.get(request.request_id)
-        self._push(request, self._order() if order is None else order)
+    def insert(self, request: RequestView, order: int) -> None:
+        group = self._group[request] if request in self._group else self._group_of(request)
+        self._push(request, group, as_sort_key(self._member_key(request)), order)
+        self._group[request] = group
 
-    def put_first(self, request: RequestView) -> None:
-        self._push(request, self._front())
+    def remove(self, request: RequestView) -> Ticket:
+        group = self._group[request]
+        ticket = self._members[group].remove(request)
+        self._size -= 1
+        if not self._members[group]:
+            del self._members[group]
+            self._groups.remove(group)
+        return ticket
+
+    def restore(self, request: RequestView, ticket: Ticket) -> None:
+        self._push(request, self._group[request], *ticket)
+
+    def forget(self, request: RequestView) -> None:
+        super().forget(request)
+        self._group.pop(request, None)
 
     def rekey_group(self, group: Hashable) -> None:
         """Ask for a group's key again; no effect while nothing of it is queued."""
         if group in self._members:
-            self._place_group(group, as_sort_key(self._group_key(group)))
+            key = as_sort_key(self._group_key(group))
+            self._groups.push(group, key, self._groups.remove(group).order)
 
-    def peek(self) -> RequestView | None:
-        while self._heap:
-            key, rank, group = self._heap[0]
-            if self._current.get(group) is key and self._ranks.get(group) == rank:
-                entry = self._members[group].peek()
-                assert entry is not None, "a group without members has no key"
-                return entry[3]
-            heapq.heappop(self._heap)
-        return None
-
-    def remove(self, request: RequestView) -> Ticket:
-        group = self._groups[request.request_id]
-        members = self._members[group]
-        key, order, _, _ = members.remove(request.request_id)
-        self._size -= 1
-        if not members:
-            del self._members[group], self._current[group], self._ranks[group]
-        return Ticket(key, order)
-
-    def restore(self, request: RequestView, ticket: Ticket) -> None:
-        group = self._groups[request.request_id]
-        self._insert(request, group, ticket.key, ticket.order)
-
-    def forget(self, request: RequestView) -> None:
-        self._groups.pop(request.request_id, None)
-        self._order_of.pop(request.request_id, None)
-
-    def _push(self, request: RequestView, order: int) -> None:
-        group = self._groups.get(request.request_id)
-        if group is None:
-            group = self._group_of(request)
-        self._insert(request, group, as_sort_key(self._member_key(request)), order)
-        self._groups[request.request_id] = group
-        self._order_of.setdefault(request.request_id, order)
-
-    def _insert(self, request: RequestView, group: Hashable, key: SortKey, order: int) -> None:
+    def _push(self, request: RequestView, group: Hashable, key: SortKey, order: int) -> None:
         if group not in self._members:
-            group_key = as_sort_key(self._group_key(group))
-            self._ranks[group] = self._next_rank
-            self._next_rank += 1
+            self._groups.push(group, as_sort_key(self._group_key(group)), self._next_group)
+            self._next_group += 1
             self._members[group] = PlaceHeap()
-            self._place_group(group, group_key)
         self._members[group].push(request, key, order)
         self._size += 1
-
-    def _place_group(self, group: Hashable, key: SortKey) -> None:
-        # A fresh tuple marks older entries of this group in the heap as stale.
-        self._current[group] = key = (*key,)
-        heapq.heappush(self._heap, (key, self._ranks[group], group))
-        if len(self._heap) > 2 * len(self._members) + 16:
-            self._heap = [entry for entry in self._heap if self._current.get(entry[2]) is entry[0]]
-            heapq.heapify(self._heap)
