@@ -125,6 +125,14 @@ class Driver:
         raise_violations(self.watch.updated(outputs, self.scheduler.view))
         return outputs
 
+    def restart(self) -> None:
+        """Lose the executor: plans in flight are void, everything is computed again."""
+        self._planned.clear()
+        self._computed.clear()
+        self._guarded("recover", self.scheduler.recover)
+        self.executor.restart()
+        self._note_ends()
+
     def turn(self) -> StepOutputs:
         """Plan until ``depth`` plans are in flight, then commit the oldest.
 

@@ -154,13 +154,15 @@ class Life:
             self.gate.open(self.draw.choice("xy"))
 
     def upset(self):
-        what = self.draw.choice(["pause", "reset", "error"])
+        what = self.draw.choice(["pause", "reset", "error", "error", "restart"])
         if what == "pause":
             self.scheduler.pause()
             self.driver.turn()
             self.scheduler.resume()
         elif what == "reset":
             self.scheduler.reset_prefix_cache()
+        elif what == "restart":
+            self.driver.restart()
         elif self.scheduler.running:
             victim = self.draw.choice(self.scheduler.running)
             self.driver.executor.errors[victim.request_id] = "out of luck"
