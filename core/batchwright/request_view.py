@@ -16,17 +16,20 @@ T = TypeVar("T")
 
 
 class Read(Generic[T]):
-    """Declares an attribute that is read from the request behind the view.
+    """Declares an attribute of a view that is read from what is behind the view.
 
     It turns into a plain property when the class is made, so that reading costs what a
     property costs; to a type checker it is an attribute that cannot be assigned.
+
+    Args:
+        path: Where the view finds it; empty: under the same name in ``_request``.
     """
 
-    def __init__(self, doc: str = "") -> None:
-        self._doc = doc
+    def __init__(self, path: str = "") -> None:
+        self._path = path
 
     def __set_name__(self, owner: type, name: str) -> None:
-        setattr(owner, name, property(attrgetter(f"_request.{name}"), doc=self._doc))
+        setattr(owner, name, property(attrgetter(self._path or f"_request.{name}")))
 
     def __get__(self, view: object, owner: type) -> T:
         raise AttributeError("replaced by a property when the class was made")
@@ -45,34 +48,52 @@ class RequestView:
 
     request_id: Read[str] = Read()
     status: Read[RequestStatus] = Read()
-    finish: Read[Finish | None] = Read("How it ended; None while it lives.")
+    finish: Read[Finish | None] = Read()
+    """How it ended; None while it lives."""
     sampling_params: Read[SamplingParams] = Read()
-    max_tokens: Read[int] = Read("Most output tokens: max_tokens, or what max_model_len leaves.")
-    prompt_token_ids: Read[Sequence[int]] = Read("A copy of the prompt's token ids.")
-    output_token_ids: Read[Sequence[int]] = Read("A copy of the output token ids so far.")
+    max_tokens: Read[int] = Read()
+    """Most output tokens: max_tokens, or what max_model_len leaves."""
+    prompt_token_ids: Read[Sequence[int]] = Read()
+    """A copy of the prompt's token ids."""
+    output_token_ids: Read[Sequence[int]] = Read()
+    """A copy of the output token ids so far."""
     num_prompt_tokens: Read[int] = Read()
     num_output_tokens: Read[int] = Read()
-    num_tokens: Read[int] = Read("Known tokens: prompt and outputs so far.")
-    num_computed_tokens: Read[int] = Read("Tokens whose KV exists or is being computed.")
-    debt: Read[int] = Read("Prompt + output + draft tokens + placeholders - computed (tokens).")
-    priority: Read[int] = Read("Smaller is more urgent.")
-    arrival_time: Read[float] = Read("Seconds on ``ctx.clock``.")
-    scheduled_time: Read[float | None] = Read("Seconds on ``ctx.clock`` of the first grant.")
-    first_token_time: Read[float | None] = Read("Seconds on ``ctx.clock``.")
-    finish_time: Read[float | None] = Read("Seconds on ``ctx.clock``.")
+    num_tokens: Read[int] = Read()
+    """Known tokens: prompt and outputs so far."""
+    num_computed_tokens: Read[int] = Read()
+    """Tokens whose KV exists or is being computed."""
+    debt: Read[int] = Read()
+    """Prompt + output + draft tokens + placeholders - computed (tokens)."""
+    priority: Read[int] = Read()
+    """Smaller is more urgent."""
+    arrival_time: Read[float] = Read()
+    """Seconds on ``ctx.clock``."""
+    scheduled_time: Read[float | None] = Read()
+    """Seconds on ``ctx.clock`` of the first grant."""
+    first_token_time: Read[float | None] = Read()
+    """Seconds on ``ctx.clock``."""
+    finish_time: Read[float | None] = Read()
+    """Seconds on ``ctx.clock``."""
     client: Read[str | None] = Read()
     group: Read[str | None] = Read()
     slo_class: Read[str | None] = Read()
-    deadline: Read[float | None] = Read("Seconds on ``ctx.clock``.")
+    deadline: Read[float | None] = Read()
+    """Seconds on ``ctx.clock``."""
     hints: Read[Mapping[str, Any]] = Read()
     cache_salt: Read[str | None] = Read()
     adapter: Read[str | None] = Read()
-    cache_keys: Read[Sequence[CacheKey]] = Read("Inputs beyond tokens, for its blocks' identity.")
+    cache_keys: Read[Sequence[CacheKey]] = Read()
+    """Inputs beyond tokens, for its blocks' identity."""
     num_preemptions: Read[int] = Read()
-    num_cached_tokens: Read[int | None] = Read("Tokens hit at first admission; None before it.")
-    num_recomputed_tokens: Read[int] = Read("Tokens computed again because of preemption.")
-    waiting_reason: Read[str] = Read("Why it waits: the gate and its reason, or its key.")
-    state: Read[list[Any]] = Read("One slot a component: yours is ``state[ctx.slot]``.")
+    num_cached_tokens: Read[int | None] = Read()
+    """Tokens hit at first admission; None before it."""
+    num_recomputed_tokens: Read[int] = Read()
+    """Tokens computed again because of preemption."""
+    waiting_reason: Read[str] = Read()
+    """Why it waits: the gate and its reason, or its key."""
+    state: Read[list[Any]] = Read()
+    """One slot a component: yours is ``state[ctx.slot]``."""
 
     def __init__(self, request: Request) -> None:
         object.__setattr__(self, "_request", request)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from batchwright.request_view import RequestView
+from batchwright.request_view import Read, RequestView
 
 if TYPE_CHECKING:
     from batchwright.request import Request
@@ -41,19 +41,32 @@ class StepView:
 
     __slots__ = ("_state", "running")
 
+    step_id: Read[int] = Read("_state.step_id")
+    """The step that is being planned, or will be next."""
+    now: Read[float] = Read("_state.now")
+    """Seconds on the scheduler's clock, as of the beginning of the step."""
+    num_parked: Read[int] = Read("_state.room.num_parked")
+    """Waiting requests that no scan touches before their key is notified."""
+    num_prompt_tokens_waiting: Read[int] = Read("_state.room.num_prompt_tokens")
+    """Prompt tokens of waiting requests that have never run."""
+    num_free_blocks: Read[int] = Read("_state.kv.num_free_blocks")
+    """Blocks that could be allocated now."""
+    num_usable_blocks: Read[int] = Read("_state.kv.num_usable_blocks")
+    """Blocks that requests can hold in all."""
+    num_tokens_left: Read[int] = Read("_state.draft.num_tokens_left")
+    """Tokens of this step's budget that are not granted yet."""
+    num_scheduled_tokens: Read[int] = Read("_state.draft.num_scheduled_tokens")
+    """Tokens granted so far in this step."""
+    num_admitted: Read[int] = Read("_state.draft.num_admitted")
+    """Requests admitted so far in this step."""
+    next_alarm: Read[float | None] = Read("_state.alarms.next_time")
+    """Seconds on the clock at which a component wants to be called, or None."""
+    is_paused: Read[bool] = Read("_state.admission_paused")
+    """Whether admission is paused by whoever drives the scheduler."""
+
     def __init__(self, state: State) -> None:
         self._state = state
         self.running = Running(state.running)
-
-    @property
-    def step_id(self) -> int:
-        """The step that is being planned, or will be next."""
-        return self._state.step_id
-
-    @property
-    def now(self) -> float:
-        """Seconds on the scheduler's clock, as of the beginning of the step."""
-        return self._state.now
 
     @property
     def num_running(self) -> int:
@@ -66,54 +79,9 @@ class StepView:
         return len(self._state.room)
 
     @property
-    def num_parked(self) -> int:
-        """Waiting requests that no scan touches before their key is notified."""
-        return self._state.room.num_parked
-
-    @property
-    def num_prompt_tokens_waiting(self) -> int:
-        """Prompt tokens of waiting requests that have never run."""
-        return self._state.room.num_prompt_tokens
-
-    @property
-    def num_free_blocks(self) -> int:
-        """Blocks that could be allocated now."""
-        return self._state.kv.num_free_blocks
-
-    @property
-    def num_usable_blocks(self) -> int:
-        """Blocks that requests can hold in all."""
-        return self._state.kv.num_usable_blocks
-
-    @property
-    def num_tokens_left(self) -> int:
-        """Tokens of this step's budget that are not granted yet."""
-        return self._state.draft.num_tokens_left
-
-    @property
-    def num_scheduled_tokens(self) -> int:
-        """Tokens granted so far in this step."""
-        return self._state.draft.num_scheduled_tokens
-
-    @property
-    def num_admitted(self) -> int:
-        """Requests admitted so far in this step."""
-        return self._state.draft.num_admitted
-
-    @property
     def num_in_flight(self) -> int:
         """Plans that are not updated yet."""
         return len(self._state.fence.flights)
-
-    @property
-    def next_alarm(self) -> float | None:
-        """Seconds on the clock at which a component wants to be called, or None."""
-        return self._state.alarms.next_time
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether admission is paused by whoever drives the scheduler."""
-        return self._state.admission_paused
 
     def request(self, request_id: str) -> RequestView | None:
         """A live request, or None."""
