@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from batchwright.protocols import Tokenizer
-
+from batchwright.protocols import Tokenizer
 
 REPLACEMENT = "\ufffd"
 """What a tokenizer gives for bytes that are no whole character yet."""
@@ -20,13 +17,15 @@ class Detokenizer:
     the middle of a character, nor while its end is the beginning of a stop string.
 
     Args:
-        tokenizer: Decodes token ids.
+        tokenizer: Decodes token ids; None: there is no text.
         stop: Strings that end the output; the first to appear counts.
         min_tokens: Stop strings are not looked for before so many tokens.
     """
 
-    def __init__(self, tokenizer: Tokenizer, stop: Sequence[str] = (), min_tokens: int = 0) -> None:
-        self._tokenizer = tokenizer
+    def __init__(
+        self, tokenizer: Tokenizer | None, stop: Sequence[str] = (), min_tokens: int = 0
+    ) -> None:
+        self._decode = tokenizer.decode if tokenizer is not None else None
         self._stop = tuple(stop)
         self._min_tokens = min_tokens
         self._token_ids: list[int] = []
@@ -39,11 +38,12 @@ class Detokenizer:
     def append(self, token_ids: Sequence[int]) -> None:
         """Take in new tokens; ``text`` grows, ``stopped_by`` may be set."""
         for token_id in token_ids:
-            if self.stopped_by is not None:
+            if self._decode is None or self.stopped_by is not None:
                 return
             self._token_ids.append(token_id)
-            piece = self._decode_new()
-            if piece:
+            piece = self._undecoded()
+            if piece and not piece.endswith(REPLACEMENT):
+                self._context_start, self._num_stable = self._num_stable, len(self._token_ids)
                 self._search(piece)
 
     def take(self, *, final: bool = False) -> str:
@@ -53,33 +53,23 @@ class Detokenizer:
             final: No more tokens will come: give out what was held back, too.
         """
         if final and self.stopped_by is None:
-            self.text += self._rest()
-        end = len(self.text)
-        if not final:
-            end -= self._num_held_back()
+            self.text += self._undecoded()
+            self._num_stable = len(self._token_ids)
+        end = len(self.text) - (0 if final else self._num_held_back())
         new = self.text[self._num_given : end]
         self._num_given = max(self._num_given, end)
         return new
 
-    def _decode_new(self) -> str:
-        """Text that the newest token completes.
+    def _undecoded(self) -> str:
+        """Text of the tokens whose text may still change.
 
         The tokens of the last piece are decoded again as context, since how a token
         reads (a leading space, a joined character) depends on the one before it.
         """
-        context = self._token_ids[self._context_start : self._num_stable]
-        before = self._tokenizer.decode(context)
-        after = self._tokenizer.decode(self._token_ids[self._context_start :])
-        if after.endswith(REPLACEMENT) or len(after) <= len(before):
+        if self._decode is None:
             return ""
-        self._context_start = self._num_stable
-        self._num_stable = len(self._token_ids)
-        return after[len(before) :]
-
-    def _rest(self) -> str:
-        context = self._token_ids[self._context_start : self._num_stable]
-        before = self._tokenizer.decode(context)
-        return self._tokenizer.decode(self._token_ids[self._context_start :])[len(before) :]
+        before = self._decode(self._token_ids[self._context_start : self._num_stable])
+        return self._decode(self._token_ids[self._context_start :])[len(before) :]
 
     def _search(self, piece: str) -> None:
         """Append a piece of text, and cut it where a stop string begins."""

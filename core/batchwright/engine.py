@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+import attrs
+
+from batchwright.clock import Clock
 from batchwright.detokenizer import Detokenizer
 from batchwright.exceptions import BatchwrightError, ExecutorError, RequestRefusedError
-from batchwright.messages import ModelOutput, RequestOutput, SchedulerOutput, StepOutputs
+from batchwright.messages import (
+    ModelOutput,
+    RequestOutput,
+    SchedulerOutput,
+    StepOutputs,
+    TokenLogprobs,
+)
 from batchwright.metrics import RequestTimes
+from batchwright.protocols import Executor, ModelInfo, Tokenizer
 from batchwright.request import Request, RequestStatus
 from batchwright.sampling_params import SamplingParams
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from batchwright.clock import Clock
-    from batchwright.protocols import Executor, ModelInfo, Tokenizer
-    from batchwright.scheduler import Scheduler
-
+from batchwright.scheduler import Scheduler
 
 _log = logging.getLogger("batchwright.engine")
 
@@ -47,10 +52,8 @@ class Engine:
         self._max_restarts = max_restarts
         self._num_failures = 0
         self._pending: deque[SchedulerOutput] = deque()
-        self._outputs: dict[str, RequestOutput] = {}
-        self._requests: dict[str, Request] = {}
-        self._texts: dict[str, Detokenizer] = {}
-        self._next_id = 0
+        self._answers: dict[str, _Answer] = {}
+        self._ids = itertools.count()
 
     @classmethod
     def from_config(
@@ -108,8 +111,7 @@ class Engine:
             RequestRefusedError: It could never run, or a gate rejects it.
         """
         if request_id is None:
-            request_id = f"request-{self._next_id}"
-            self._next_id += 1
+            request_id = f"request-{next(self._ids)}"
         params = sampling_params or SamplingParams()
         if params.stop and self.tokenizer is None:
             raise RequestRefusedError(request_id, "stop strings need a model with a tokenizer")
@@ -121,10 +123,7 @@ class Engine:
             **fields,
         )
         self.scheduler.add_request(request)
-        self._requests[request_id] = request
-        self._outputs[request_id] = RequestOutput(request_id=request_id)
-        if self.tokenizer is not None:
-            self._texts[request_id] = Detokenizer(self.tokenizer, params.stop, params.min_tokens)
+        self._answers[request_id] = _Answer(request, self.tokenizer)
         return request_id
 
     def abort(self, request_ids: str | Iterable[str]) -> None:
@@ -141,16 +140,12 @@ class Engine:
             ExecutorError: The executor failed ``max_restarts`` times in a row.
             PluginError: A component failed too often in a row.
         """
-        self._plan_ahead()
-        return self._compute_next()
-
-    def _plan_ahead(self) -> None:
-        """Fill the pipeline."""
         while len(self._pending) < self.scheduler.pipeline_depth:
             plan = self.scheduler.schedule()
             self._pending.append(plan)
             if plan.is_empty:
-                return
+                break
+        return self._compute_next()
 
     def _compute_next(self) -> list[RequestOutput]:
         plan = self._pending[0]
@@ -178,12 +173,9 @@ class Engine:
             RequestRefusedError: One of the prompts could never run.
         """
         prompts = list(prompts)
-        params = (
-            list(sampling_params)
-            if isinstance(sampling_params, Sequence)
-            else [sampling_params] * len(prompts)
-        )
-        mine = {self.add(p, s) for p, s in zip(prompts, params, strict=True)}
+        if not isinstance(sampling_params, Sequence):
+            sampling_params = [sampling_params or SamplingParams()] * len(prompts)
+        mine = {self.add(p, s) for p, s in zip(prompts, sampling_params, strict=True)}
         while mine:
             for output in self.step():
                 if output.finished and output.request_id in mine:
@@ -216,20 +208,14 @@ class Engine:
             output = self.executor.execute(plan)
         except Exception as error:
             self._num_failures += 1
-            label = self.executor.ctx.label
+            label, what = self.executor.ctx.label, f"{type(error).__name__}: {error}"
             if self._num_failures > self._max_restarts:
                 raise ExecutorError(
                     f"{label} failed {self._num_failures} times in a row; last in step "
-                    f"{plan.step_id}: {type(error).__name__}: {error} "
-                    "(executor.max_restarts)"
+                    f"{plan.step_id}: {what} (executor.max_restarts)"
                 ) from error
-            _log.warning(
-                "%s failed in step %d (%s: %s); every request in flight is put back",
-                label,
-                plan.step_id,
-                type(error).__name__,
-                error,
-            )
+            message = "%s failed in step %d (%s); every request in flight is put back"
+            _log.warning(message, label, plan.step_id, what)
             self._pending.clear()
             self.scheduler.recover()
             self.executor.restart()
@@ -251,74 +237,79 @@ class Engine:
             return
         view = self.scheduler.view
         if view.num_parked and view.num_parked == view.num_waiting and not view.num_running:
-            parked = [
-                f"{r.request_id} ({r.waiting_reason})" for r in self.scheduler.requests.values()
-            ]
+            requests = list(self.scheduler.requests.values())[:5]
+            parked = ", ".join(f"{r.request_id} ({r.waiting_reason})" for r in requests)
             raise BatchwrightError(
                 "every request is parked, and nothing here will wake one: "
-                f"{', '.join(parked[:5])}; call scheduler.notify(key) before step()"
+                f"{parked}; call scheduler.notify(key) before step()"
             )
 
     def _collect(self, step: StepOutputs) -> list[RequestOutput]:
         """Make outputs of what a step brought."""
-        touched: dict[str, RequestOutput] = {}
-        for request_id, tokens in zip(step.req_ids, step.new_token_ids, strict=True):
-            output = self._outputs.get(request_id)
-            if output is not None:
-                touched[request_id] = output
-                self._extend(output, tokens, step)
-        self._end_stopped(touched)
-        for request_id, finish in step.finished.items():
-            output = touched.get(request_id) or self._outputs.get(request_id)
-            if output is not None and output.finish_reason is None:
-                touched[request_id] = output
-                output.finish_reason, output.detail = finish.reason, finish.detail
-        for request_id, output in touched.items():
-            self._fill_text(output)
-            if output.finished:
-                output.metrics = _metrics(self._requests.pop(request_id))
-                self._outputs.pop(request_id)
-                self._texts.pop(request_id, None)
-        return list(touched.values())
+        tokens = dict(zip(step.req_ids, step.new_token_ids, strict=True))
+        outputs = []
+        for request_id in dict.fromkeys([*tokens, *step.finished]):
+            answer = self._answers.get(request_id)
+            if answer is None:
+                continue  # it was added to the scheduler by somebody else
+            answer.extend(tokens.get(request_id, []), step.logprobs.get(request_id, ()))
+            if answer.text.stopped_by is not None:
+                detail = f"stop_string:{answer.text.stopped_by}"
+                self.scheduler.finish(request_id, RequestStatus.FINISHED_STOPPED, detail)
+                answer.end("stop", detail)
+            if request_id in step.finished:
+                finish = step.finished[request_id]
+                answer.end(finish.reason, finish.detail)
+            outputs.append(answer.give())
+            if outputs[-1].finished:
+                del self._answers[request_id]
+        return outputs
 
-    def _extend(self, output: RequestOutput, tokens: list[int], step: StepOutputs) -> None:
+
+class _Answer:
+    """A request on its way: its output so far, and the text in the making."""
+
+    def __init__(self, request: Request, tokenizer: Tokenizer | None) -> None:
+        params = request.sampling_params
+        self.request = request
+        self.output = RequestOutput(request_id=request.request_id)
+        self.text = Detokenizer(tokenizer, params.stop, params.min_tokens)
+
+    def extend(self, tokens: list[int], logprobs: Sequence[TokenLogprobs]) -> None:
+        """Take in a step's new tokens."""
+        output = self.output
         output.new_token_ids = tokens
         output.token_ids.extend(tokens)
-        logprobs = step.logprobs.get(output.request_id)
-        if logprobs is not None:
+        if logprobs:
             output.logprobs = [*(output.logprobs or ()), *logprobs[: len(tokens)]]
-        text = self._texts.get(output.request_id)
-        if text is not None:
-            text.append(tokens)
+        self.text.append(tokens)
 
-    def _end_stopped(self, touched: dict[str, RequestOutput]) -> None:
-        """End requests in whose text a stop string has appeared."""
-        for request_id, output in touched.items():
-            text = self._texts.get(request_id)
-            if text is None or text.stopped_by is None:
-                continue
-            detail = f"stop_string:{text.stopped_by}"
-            self.scheduler.finish(request_id, RequestStatus.FINISHED_STOPPED, detail)
-            output.finish_reason, output.detail = "stop", detail
+    def end(self, reason: str, detail: str) -> None:
+        """Note how the request ended; what is noted first counts."""
+        if not self.output.finished:
+            self.output.finish_reason, self.output.detail = reason, detail
 
-    def _fill_text(self, output: RequestOutput) -> None:
-        text = self._texts.get(output.request_id)
-        if text is not None:
-            output.new_text = text.take(final=output.finished)
-            output.text += output.new_text
+    def give(self) -> RequestOutput:
+        """The output, with the text that can be given out."""
+        output = self.output
+        output.new_text = self.text.take(final=output.finished)
+        output.text += output.new_text
+        if output.finished:
+            output.metrics = _metrics(self.request)
+        return output
+
+
+_COUNTS = (
+    "num_prompt_tokens",
+    "num_output_tokens",
+    "num_cached_tokens",
+    "num_preemptions",
+    "num_recomputed_tokens",
+)
 
 
 def _metrics(request: Request) -> dict[str, float | int | None]:
     """Timings (seconds on the scheduler's clock) and counts of an ended request."""
-    times = RequestTimes.of(request.view)
-    return {
-        "queue_time_s": times.queue_time,
-        "ttft_s": times.ttft,
-        "tpot_s": times.tpot,
-        "e2e_s": times.e2e,
-        "num_prompt_tokens": request.num_prompt_tokens,
-        "num_output_tokens": request.num_output_tokens,
-        "num_cached_tokens": request.num_cached_tokens,
-        "num_preemptions": request.num_preemptions,
-        "num_recomputed_tokens": request.num_recomputed_tokens,
-    }
+    times = attrs.asdict(RequestTimes.of(request.view))
+    counts = {name: getattr(request, name) for name in _COUNTS}
+    return {**{f"{name}_s": time for name, time in times.items()}, **counts}

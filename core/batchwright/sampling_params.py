@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from attrs import field, frozen
 
+_KINDS: Final = {int: "an integer", float: "a number"}
+_MAY_BE_NONE: Final = ("max_tokens", "seed", "logprobs")
+_RANGES: Final[tuple[tuple[str, type[Any], Callable[[float], bool], str], ...]] = (
+    ("max_tokens", int, lambda value: value >= 1, "at least 1"),
+    ("min_tokens", int, lambda value: value >= 0, "at least 0"),
+    ("temperature", float, lambda value: value >= 0, "at least 0"),
+    ("top_p", float, lambda value: 0 < value <= 1, "in (0, 1]"),
+    ("top_k", int, lambda value: value >= 0, "at least 0 (0 keeps all)"),
+    ("min_p", float, lambda value: 0 <= value <= 1, "in [0, 1]"),
+    ("seed", int, lambda value: isinstance(value, int), "an integer"),
+    ("logprobs", int, lambda value: value >= 0, "at least 0"),
+)
+
 
 def _strings(value: str | Sequence[str] | None) -> tuple[str, ...]:
-    if value is None:
-        return ()
-    return (value,) if isinstance(value, str) else tuple(value)
+    return (value,) if isinstance(value, str) else tuple(value or ())
 
 
 def _token_ids(value: Sequence[int] | None) -> tuple[int, ...]:
@@ -56,40 +68,18 @@ class SamplingParams:
 
     def problem(self) -> str | None:
         """Say what is wrong with these parameters, or None if nothing is."""
-        for name in ("max_tokens", "min_tokens", "top_k", "seed", "logprobs"):
-            value = getattr(self, name)
-            if value is None and name in ("max_tokens", "seed", "logprobs"):
+        for name, kind, allows, words in _RANGES:
+            value: Any = getattr(self, name)
+            if value is None and name in _MAY_BE_NONE:
                 continue
-            if isinstance(value, bool) or not isinstance(value, int):
-                return f"{name} must be an integer, not {value!r}"
-        for name in ("temperature", "top_p", "min_p"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                return f"{name} must be a number, not {value!r}"
-            if not math.isfinite(value):
+            if isinstance(value, bool) or not isinstance(value, (int, kind)):
+                return f"{name} must be {_KINDS[kind]}, not {value!r}"
+            if isinstance(value, float) and not math.isfinite(value):
                 return f"{name} must be finite, not {value!r}"
-        return self._range_problem() or self._stop_problem()
-
-    def _range_problem(self) -> str | None:
-        if self.max_tokens is not None and self.max_tokens < 1:
-            return f"max_tokens must be at least 1, not {self.max_tokens}"
-        if self.min_tokens < 0:
-            return f"min_tokens must be at least 0, not {self.min_tokens}"
+            if not allows(value):
+                return f"{name} must be {words}, not {value!r}"
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             return f"min_tokens ({self.min_tokens}) exceeds max_tokens ({self.max_tokens})"
-        if self.temperature < 0:
-            return f"temperature must be at least 0, not {self.temperature}"
-        if not 0 < self.top_p <= 1:
-            return f"top_p must be in (0, 1], not {self.top_p}"
-        if self.top_k < 0:
-            return f"top_k must be at least 0 (0 keeps all), not {self.top_k}"
-        if not 0 <= self.min_p <= 1:
-            return f"min_p must be in [0, 1], not {self.min_p}"
-        if self.logprobs is not None and self.logprobs < 0:
-            return f"logprobs must be at least 0, not {self.logprobs}"
-        return None
-
-    def _stop_problem(self) -> str | None:
         if any(not isinstance(stop, str) or not stop for stop in self.stop):
             return f"stop must hold non-empty strings, not {self.stop!r}"
         if any(isinstance(t, bool) or not isinstance(t, int) for t in self.stop_token_ids):
