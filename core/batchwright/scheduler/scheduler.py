@@ -115,7 +115,7 @@ class Scheduler:
                 state.announcer.tell("on_step", StepRecord(plan, state.draft, state))
         finally:
             # What is taken out from now on is no part of a plan being made.
-            state.draft = Draft()
+            state.draft = state.no_draft
             state.room.new_reasons.clear()
             self._is_stepping = False
         return plan
@@ -147,6 +147,7 @@ class Scheduler:
         kept, so that each request goes on where it was once it is recomputed.
         """
         state = self._state
+        state.draft = Draft()
         while state.fence.flights:
             state.fence.lower(state.fence.flights.popleft().plan.step_id)
         for request in reversed(list(state.running.values())):

@@ -31,7 +31,7 @@ class State:
         running: Those that run, in order of admission.
         room: Those that wait.
         fence: Steps in flight, and the blocks held back for them.
-        draft: The plan being made.
+        draft: The plan being made; ``no_draft`` between steps.
         finished_ids: Ended since the last plan, for the executor.
         ended: Ended since the last update, for the caller.
         notices: What came in between steps: ("release" | "notify", key).
@@ -68,7 +68,7 @@ class State:
         self.marks = Marks(self.requests, self.steady)
         self.alarms = Alarms()
         self.view = StepView(self)
-        self.draft = Draft()
+        self.draft = self.no_draft = Draft()
         self.notices: deque[tuple[str, str]] = deque()
         self.finished_ids: list[str] = []
         self.ended: dict[str, Finish] = {}

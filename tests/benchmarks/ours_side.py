@@ -1,0 +1,99 @@
+"""Batchwright's scheduler, driven for a cost measurement."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from batchwright import ModelOutput, Request, SamplingParams, Scheduler
+
+__all__ = ["Ours"]
+
+
+class Ours:
+    """One scheduler under the default plugins, with the ``stats`` observer on."""
+
+    name = "batchwright"
+
+    def __init__(self, *, max_num_seqs: int, budget: int, num_blocks: int, policy: str) -> None:
+        logging.getLogger("batchwright").setLevel(logging.ERROR)
+        self.scheduler = Scheduler.from_config(
+            {
+                "model": {"max_model_len": 4096},
+                "scheduler": {
+                    "max_num_seqs": max_num_seqs,
+                    "max_num_batched_tokens": budget,
+                    "policy": policy,
+                },
+                "kv": {"num_blocks": num_blocks, "block_size": 16},
+                "observer": [{"use": "stats"}],
+            }
+        )
+
+    def add(self, name: str, prompt: list[int], max_tokens: int) -> None:
+        self.scheduler.add_request(
+            Request(
+                request_id=name,
+                prompt_token_ids=prompt,
+                sampling_params=SamplingParams(max_tokens=max_tokens, stop_token_ids=(3,)),
+                eos_token_id=2,
+            )
+        )
+
+    def abort(self, name: str) -> None:
+        self.scheduler.abort(name)
+
+    def schedule(self) -> Any:
+        """Plan a step and read every field of the plan."""
+        plan = self.scheduler.schedule()
+        cached = plan.scheduled_cached_reqs
+        _ = (
+            plan.step_id,
+            len(plan.scheduled_new_reqs),
+            len(cached.req_ids),
+            len(cached.resumed_req_ids),
+            len(cached.new_block_ids),
+            len(cached.num_computed_tokens),
+            len(cached.num_output_tokens),
+            len(plan.num_scheduled_tokens),
+            plan.total_num_scheduled_tokens,
+            plan.scheduled_draft_token_ids,
+            plan.preempted_req_ids,
+            plan.finished_req_ids,
+            plan.block_copies,
+            plan.swap_outs,
+            plan.swap_ins,
+            plan.blocks_to_zero,
+            plan.extras,
+        )
+        return plan
+
+    def answer(self, plan: Any) -> ModelOutput:
+        """One token wherever one is due."""
+        live = self.scheduler.requests
+        ids = list(plan.num_scheduled_tokens)
+        return ModelOutput(ids, [[7] if live[i].debt <= 0 else [] for i in ids])
+
+    def update(self, plan: Any, output: ModelOutput) -> None:
+        """Commit the answer and read every field of the outputs."""
+        outputs = self.scheduler.update_from_output(plan, output)
+        _ = (
+            outputs.step_id,
+            len(outputs.req_ids),
+            len(outputs.new_token_ids),
+            len(outputs.finished),
+            outputs.logprobs,
+        )
+
+    @property
+    def num_running(self) -> int:
+        return self.scheduler.view.num_running
+
+    @property
+    def num_waiting(self) -> int:
+        return self.scheduler.num_waiting
+
+    def carried_ratio(self) -> float:
+        """Share of decode-request-steps that no visit decided."""
+        (stats,) = self.scheduler.components.observers
+        return float(stats.summary()["carried_ratio"])  # type: ignore[arg-type]

@@ -1,0 +1,135 @@
+"""vLLM's V1 scheduler, driven without a model for a cost measurement.
+
+Needs an environment with vLLM in it (``make bench-peers`` makes one).
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+
+import torch
+from vllm.config import CacheConfig, ModelConfig, SchedulerConfig, VllmConfig
+from vllm.sampling_params import SamplingParams
+from vllm.utils.hashing import sha256
+from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
+from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
+from vllm.v1.outputs import ModelRunnerOutput
+from vllm.v1.request import Request, RequestStatus
+
+__all__ = ["Peer"]
+
+MODEL = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 2,
+    "vocab_size": 65_536,
+    "max_position_embeddings": 131_072,
+    "torch_dtype": "float32",
+}
+
+
+class Peer:
+    """One scheduler with one full-attention group, sha256, block size 16, statistics on."""
+
+    name = "vllm"
+
+    def __init__(self, *, max_num_seqs: int, budget: int, num_blocks: int, policy: str) -> None:
+        init_none_hash(sha256)
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "config.json").write_text(json.dumps(MODEL))
+            model = ModelConfig(
+                model=folder, skip_tokenizer_init=True, dtype="float32", max_model_len=4096
+            )
+        scheduler = SchedulerConfig(
+            max_model_len=4096, is_encoder_decoder=False, async_scheduling=False
+        )
+        scheduler = copy.copy(scheduler)
+        scheduler.max_num_seqs, scheduler.policy = max_num_seqs, policy
+        scheduler.max_num_batched_tokens = scheduler.max_num_scheduled_tokens = budget
+        cache = CacheConfig(block_size=16, enable_prefix_caching=True)
+        cache.num_gpu_blocks = num_blocks
+        spec = FullAttentionSpec(block_size=16, num_kv_heads=1, head_size=1, dtype=torch.float32)
+        self.scheduler = Scheduler(
+            vllm_config=VllmConfig(
+                model_config=model, scheduler_config=scheduler, cache_config=cache
+            ),
+            kv_cache_config=KVCacheConfig(
+                num_blocks=num_blocks,
+                kv_cache_tensors=[],
+                kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)],
+            ),
+            structured_output_manager=mock.Mock(),
+            block_size=16,
+            log_stats=True,
+        )
+        self._hasher = get_request_block_hasher(16, sha256)
+
+    def add(self, name: str, prompt: list[int], max_tokens: int) -> None:
+        params = SamplingParams(max_tokens=max_tokens, stop_token_ids=[3])
+        params.update_from_generation_config({}, eos_token_id=2)
+        self.scheduler.add_request(
+            Request(
+                request_id=name,
+                prompt_token_ids=prompt,
+                sampling_params=params,
+                pooling_params=None,
+                block_hasher=self._hasher,
+            )
+        )
+
+    def abort(self, name: str) -> None:
+        self.scheduler.finish_requests(name, RequestStatus.FINISHED_ABORTED)
+
+    def schedule(self) -> Any:
+        """Plan a step and read every field of the plan."""
+        plan = self.scheduler.schedule()
+        for name in plan.__dataclass_fields__:
+            getattr(plan, name)
+        cached = plan.scheduled_cached_reqs
+        _ = (
+            len(cached.req_ids),
+            len(cached.new_block_ids),
+            len(cached.num_computed_tokens),
+            len(cached.num_output_tokens),
+        )
+        return plan
+
+    def answer(self, plan: Any) -> ModelRunnerOutput:
+        """One token wherever one is due."""
+        live = self.scheduler.requests
+        ids = list(plan.num_scheduled_tokens)
+        rows = [[7] if live[i].num_computed_tokens >= live[i].num_tokens else [] for i in ids]
+        return ModelRunnerOutput(
+            req_ids=ids,
+            req_id_to_index={request_id: index for index, request_id in enumerate(ids)},
+            sampled_token_ids=rows,
+        )
+
+    def update(self, plan: Any, output: ModelRunnerOutput) -> None:
+        """Commit the answer and read every field of the outputs."""
+        for outputs in self.scheduler.update_from_output(plan, output).values():
+            for one in outputs.outputs:
+                _ = (one.request_id, one.new_token_ids, one.finish_reason)
+
+    @property
+    def num_running(self) -> int:
+        return len(self.scheduler.running)
+
+    @property
+    def num_waiting(self) -> int:
+        return len(self.scheduler.waiting)
