@@ -1,5 +1,7 @@
-"""``python -m batchwright``."""
+"""``python -m batchwright``: the command line, which is a plugin like all others."""
 
-from batchwright.cli import main
+from importlib import import_module
 
-main(prog_name="batchwright")
+from batchwright.default_plugins import COMMAND_PLUGIN
+
+import_module(f"{COMMAND_PLUGIN}.group").main(prog_name="batchwright")

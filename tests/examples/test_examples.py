@@ -14,8 +14,8 @@ from click.testing import CliRunner
 
 from batchwright import ModelOutput, Request, SamplingParams, VirtualClock
 from batchwright.assembly import Assembly
-from batchwright.cli import main
 from batchwright.config import load_config
+from batchwright_plugins.command.group import main
 from batchwright_plugins.command.prompt_file import read_prompts
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from batchwright import Command
-from batchwright.cli import override_option
+from batchwright_plugins.command.options import override_option
 
 if TYPE_CHECKING:
     from batchwright.config import Config

@@ -10,8 +10,8 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchwright.cli import CommandGroup, main
 from batchwright.config import SECTIONS, Config
+from batchwright_plugins.command.group import CommandGroup, main
 from batchwright_plugins.command.option_docs import document_options
 from batchwright_plugins.command.reference import render_reference
 from batchwright_plugins.command.rendering import render_config

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from batchwright.cli import main
+from batchwright_plugins.command.group import main
 
 LETTERS = Path(__file__).with_name("letters.py")
 ROOT = Path(__file__).resolve().parents[3]

@@ -9,8 +9,8 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from batchwright.cli import CommandGroup, main
 from batchwright.version import VERSION
+from batchwright_plugins.command.group import CommandGroup, main
 
 COMMAND = """
 import click
@@ -140,7 +140,7 @@ def test_nothing_heavy_is_imported(statement):
         "atexit.register(lambda: print('heavy:', sorted(heavy & set(sys.modules))))\n"
     )
     if statement.startswith("main"):
-        code += "from batchwright.cli import main\n"
+        code += "from batchwright_plugins.command.group import main\n"
 
     assert "heavy: []" in _python("-c", code + statement).stdout
 
