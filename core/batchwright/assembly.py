@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from batchwright.clock import Clock, MonotonicClock
+from batchwright.compat import COMPAT
 from batchwright.config import (
     DEFAULT_MAX_MODEL_LEN,
     DEFAULT_NUM_BLOCKS,
@@ -70,6 +71,7 @@ class Assembly:
             backfill=config.scheduler.backfill,
             stall_steps=config.scheduler.stall_steps,
             max_component_faults=config.scheduler.max_component_faults,
+            compat=COMPAT[config.scheduler.compat],
         )
         return Scheduler(components, settings, limits, self.clock)
 

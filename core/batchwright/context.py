@@ -10,6 +10,7 @@ from attrs import frozen
 
 if TYPE_CHECKING:
     from batchwright.clock import Clock
+    from batchwright.compat import Compat
     from batchwright.ledger import Ledger
     from batchwright.protocols.component import Component
     from batchwright.request_view import RequestView
@@ -88,6 +89,11 @@ class Context:
     def view(self) -> StepView:
         """Counts of the scheduler, live."""
         return self._bound.view
+
+    @property
+    def compat(self) -> Compat:
+        """Habits of another engine that this run takes over."""
+        return self._bound.settings.compat
 
     @property
     def ledger(self) -> Ledger:

@@ -163,9 +163,13 @@ class Request:
     def __attrs_post_init__(self) -> None:
         self.num_prompt_tokens = len(self.token_ids)
         params = self.sampling_params
-        eos = () if params.ignore_eos else _eos_ids(self.eos_token_id)
-        self.stop_ids = frozenset((*eos, *params.stop_token_ids))
+        self.stop_ids = frozenset((*self.eos_ids, *params.stop_token_ids))
         self.view = RequestView(self)
+
+    @property
+    def eos_ids(self) -> tuple[int, ...]:
+        """End-of-sequence tokens that end it."""
+        return () if self.sampling_params.ignore_eos else _eos_ids(self.eos_token_id)
 
     @property
     def prompt_token_ids(self) -> array[int]:

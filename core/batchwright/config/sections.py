@@ -87,6 +87,8 @@ class SchedulerSection:
             something would fit, before the progress guard steps in.
         max_component_faults: Faults in a row of a component, on no request's behalf,
             that end the run.
+        compat: Engine whose decisions are matched even where this one would decide
+            better, short of never ending.
     """
 
     policy: str = defaults.DEFAULT_POLICY
@@ -113,6 +115,7 @@ class SchedulerSection:
     seed: int = option(0, ge=0)
     stall_steps: int = option(3, unit="steps", ge=1)
     max_component_faults: int = option(3, unit="faults", ge=1)
+    compat: Literal["none", "vllm-0.32"] = "none"
 
 
 @frozen(kw_only=True)

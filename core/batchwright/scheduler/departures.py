@@ -91,7 +91,8 @@ class Departures:
         state = self._state
         del state.running[request.request_id]
         state.steady.end(request)
-        if state.draft.take_out(request):
+        planned = state.draft.take_out(request)
+        if planned and not state.settings.compat.keeps_victims_hashes:
             # What this step was to compute of it will not be computed.
             state.kv.unpublish(request.view, request.num_computed_tokens)
         num_blocks = state.fence.release(request)

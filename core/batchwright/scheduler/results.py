@@ -145,9 +145,11 @@ class Results:
             steady.join(request)
 
     def _end_if_done(self, request: Request, token: int) -> bool:
-        status, detail = _end_of(request, token, self._state.limits.max_model_len)
-        if status is None:
+        stopped = _stop(request, token, stops_early=self._state.settings.compat.stops_early)
+        detail = stopped or _length(request, self._state.limits.max_model_len)
+        if detail is None:
             return False
+        status = RequestStatus.FINISHED_STOPPED if stopped else RequestStatus.FINISHED_LENGTH
         self._departures.finish(request, status, detail)
         return True
 
@@ -207,15 +209,20 @@ def _expected(drafts: Sequence[int]) -> str:
     )
 
 
-def _end_of(request: Request, token: int, max_model_len: int) -> tuple[RequestStatus | None, str]:
-    """Whether a request ends with a token, and how. Stops count before lengths."""
+def _stop(request: Request, token: int, *, stops_early: bool) -> str | None:
+    """Which stop a token is to a request, or None. Stops count before lengths."""
     params = request.sampling_params
-    if token in request.stop_ids and request.num_output_tokens >= params.min_tokens:
-        if token in params.stop_token_ids:
-            return RequestStatus.FINISHED_STOPPED, f"stop_token:{token}"
-        return RequestStatus.FINISHED_STOPPED, "eos"
+    if token not in request.stop_ids:
+        return None
+    if request.num_output_tokens < params.min_tokens and not stops_early:
+        return None
+    return "eos" if token in request.eos_ids else f"stop_token:{token}"
+
+
+def _length(request: Request, max_model_len: int) -> str | None:
+    """Which limit of its length a request has reached, or None."""
     if request.num_tokens >= max_model_len:
-        return RequestStatus.FINISHED_LENGTH, "max_model_len"
+        return "max_model_len"
     if request.num_tokens >= request.max_total_tokens:
-        return RequestStatus.FINISHED_LENGTH, "max_tokens"
-    return None, ""
+        return "max_tokens"
+    return None

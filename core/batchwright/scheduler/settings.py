@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from attrs import frozen
+from attrs import field, frozen
+
+from batchwright.compat import Compat
 
 
 @frozen(kw_only=True)
@@ -16,6 +18,7 @@ class SchedulerSettings:
         backfill: Waiting requests without room that a scan may pass over.
         stall_steps: Steps without any progress before the progress guard steps in.
         max_component_faults: Faults of one component in a row that end the run.
+        compat: Habits of another engine that are taken over.
     """
 
     max_num_scheduled_tokens: int
@@ -24,3 +27,4 @@ class SchedulerSettings:
     backfill: int = 0
     stall_steps: int = 3
     max_component_faults: int = 3
+    compat: Compat = field(factory=Compat)

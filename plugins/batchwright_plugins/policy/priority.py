@@ -26,4 +26,11 @@ class Priority(SchedulingPolicy):
     default_victim = "lowest-priority"
 
     def key(self, request: RequestView) -> Key:
+        if self.ctx.compat.orders_equals_by_id:
+            return (request.priority, request.arrival_time, _as_number(request.request_id))
         return (request.priority, request.arrival_time)
+
+
+def _as_number(request_id: str) -> int:
+    """A number that orders as the id does (in its first 64 bytes)."""
+    return int.from_bytes(request_id.encode().ljust(64, b"\0")[:64], "big")

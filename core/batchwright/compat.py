@@ -1,0 +1,34 @@
+"""Where decisions follow another engine even though they could be better."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from attrs import frozen
+
+
+@frozen(kw_only=True)
+class Compat:
+    """Habits of another engine that are taken over; by default none.
+
+    The list is closed: docs/explanation/differences-from-vllm.md has a workload and a
+    reason for each. An engine's endless loops are no habit and never taken over.
+
+    Args:
+        keeps_victims_hashes: A request that yields after it was planned in the same
+            step leaves published what will not be computed.
+        stops_early: A stop token ends a request before ``min_tokens`` too; that none
+            is sampled is left to the sampler.
+        orders_equals_by_id: Requests of equal priority and arrival time are served in
+            the order of their ids, not of their insertion.
+    """
+
+    keeps_victims_hashes: bool = False
+    stops_early: bool = False
+    orders_equals_by_id: bool = False
+
+
+COMPAT: Final = {
+    "none": Compat(),
+    "vllm-0.32": Compat(keeps_victims_hashes=True, stops_early=True, orders_equals_by_id=True),
+}
