@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import attrs
 
 from batchwright.clock import Clock, MonotonicClock
 from batchwright.compat import COMPAT
@@ -15,19 +16,15 @@ from batchwright.config import (
     Use,
     check_combinations,
     check_components,
-    load_config,
     structure_options,
 )
 from batchwright.context import Context, EngineLimits
 from batchwright.default_plugins import AUTO, DEFAULT_VICTIM
+from batchwright.engine import Engine
 from batchwright.exceptions import BatchwrightError, ConfigError, PluginError
 from batchwright.plugin_manager import PluginManager
-from batchwright.protocols import ModelSettings
+from batchwright.protocols import AttentionBackend, Component, ModelInfo, ModelSettings
 from batchwright.scheduler import Components, Scheduler, SchedulerSettings
-
-if TYPE_CHECKING:
-    from batchwright.engine import Engine
-    from batchwright.protocols import AttentionBackend, Component, ModelInfo
 
 
 class Assembly:
@@ -60,20 +57,11 @@ class Assembly:
             ConfigError: Options exclude each other, or do not suit the model.
             PluginError: A component cannot be built.
         """
-        config = self.config
-        limits = self._limits(model)
-        check_combinations(config, limits.max_model_len)
-        components = self._components(limits)
-        settings = SchedulerSettings(
-            max_num_scheduled_tokens=config.scheduler.max_num_scheduled_tokens,
-            pipeline_depth=config.scheduler.pipeline_depth,
-            scan_window=config.scheduler.scan_window,
-            backfill=config.scheduler.backfill,
-            stall_steps=config.scheduler.stall_steps,
-            max_component_faults=config.scheduler.max_component_faults,
-            compat=COMPAT[config.scheduler.compat],
-        )
-        return Scheduler(components, settings, limits, self.clock)
+        limits = self._limits(model, self._num_blocks(model))
+        check_combinations(self.config, limits.max_model_len)
+        options = _common(SchedulerSettings, self.config.scheduler)
+        settings = SchedulerSettings(**{**options, "compat": COMPAT[options["compat"]]})
+        return Scheduler(self._components(limits), settings, limits, self.clock)
 
     def engine(self) -> Engine:
         """Load the model and build the scheduler for it.
@@ -83,12 +71,10 @@ class Assembly:
             ModelError: The model cannot be loaded or served.
             PluginError: A component cannot be built.
         """
-        from batchwright.engine import Engine
-
         config = self.config
         if config.model.path is None:
             raise ConfigError("a run needs a model", path="model.path", source=config.source)
-        unknown = self._unsized_limits()
+        unknown = self._limits(None, num_blocks=0)
         executor = self.make(config.once("executor"), unknown)
         model = executor.load(
             ModelSettings(
@@ -173,52 +159,32 @@ class Assembly:
         folder = self.config.resolve(path)
         return str(folder) if folder.exists() else path
 
-    def _unsized_limits(self) -> EngineLimits:
-        """Limits as far as they are known before the model is loaded."""
-        return self._sized(self.config.max_model_len or DEFAULT_MAX_MODEL_LEN, 0)
-
-    def _limits(self, model: ModelInfo | None) -> EngineLimits:
-        max_model_len = self.config.max_model_len
-        if model is not None:
-            max_model_len = min(max_model_len or model.max_model_len, model.max_model_len)
-        assert max_model_len is not None, "without a model there is a default"
-        return self._sized(max_model_len, self._num_blocks(model))
-
-    def _sized(self, max_model_len: int, num_blocks: int) -> EngineLimits:
-        scheduler, kv = self.config.scheduler, self.config.kv
-        return EngineLimits(
-            max_num_seqs=scheduler.max_num_seqs,
-            max_num_batched_tokens=scheduler.max_num_batched_tokens,
-            max_model_len=max_model_len,
-            block_size=kv.block_size,
-            num_blocks=num_blocks,
-            num_lookahead_tokens=scheduler.num_lookahead_tokens,
-            enable_chunked_prefill=scheduler.enable_chunked_prefill,
-            enable_prefix_caching=kv.enable_prefix_caching,
-        )
+    def _limits(self, model: ModelInfo | None, num_blocks: int) -> EngineLimits:
+        """The sizes of a run, as far as they are known."""
+        lengths = (self.config.max_model_len, model and model.max_model_len)
+        max_model_len = min((n for n in lengths if n is not None), default=DEFAULT_MAX_MODEL_LEN)
+        sizes = _common(EngineLimits, self.config.scheduler, self.config.kv)
+        return EngineLimits(**{**sizes, "max_model_len": max_model_len, "num_blocks": num_blocks})
 
     def _num_blocks(self, model: ModelInfo | None) -> int:
         """Blocks of the cache: given, or as many as the memory holds."""
         kv = self.config.kv
         if kv.memory_bytes is None:
             return DEFAULT_NUM_BLOCKS if kv.num_blocks is None else kv.num_blocks
-        if model is None or not model.kv_bytes_per_token:
-            raise ConfigError(
-                "an amount of memory needs a model that says how much a token takes; "
-                "give kv.num_blocks",
-                path="kv.memory",
-                source=self.config.source,
-            )
-        bytes_per_block = model.kv_bytes_per_token * kv.block_size
-        num_blocks = kv.memory_bytes // bytes_per_block
-        if num_blocks < 2:
-            raise ConfigError(
-                f"{kv.memory} holds {num_blocks} blocks of {bytes_per_block:,} bytes; "
-                "at least 2 are needed",
-                path="kv.memory",
-                source=self.config.source,
-            )
-        return num_blocks
+        bytes_per_block = model.kv_bytes_per_token * kv.block_size if model is not None else 0
+        num_blocks = kv.memory_bytes // bytes_per_block if bytes_per_block else 0
+        if num_blocks >= 2:
+            return num_blocks
+        problem = f"{kv.memory} holds {num_blocks} blocks of {bytes_per_block:,} bytes; give 2"
+        if not bytes_per_block:
+            problem = "needs a model that says how much a token takes; give kv.num_blocks instead"
+        raise ConfigError(problem, path="kv.memory", source=self.config.source)
+
+
+def _common(cls: type[Any], *sections: Any) -> dict[str, Any]:
+    """The options of sections that are fields of a class, too."""
+    values = {k: v for s in sections for k, v in attrs.asdict(s, recurse=False).items()}
+    return {name: values[name] for name in attrs.fields_dict(cls) if name in values}
 
 
 def scheduler_from_config(
@@ -236,27 +202,6 @@ def scheduler_from_config(
         PluginError: A component that it selects cannot be had.
     """
     parsed = Config.from_dict(config)
-    offered = PluginManager.discover(
-        parsed.plugin_paths, parsed.plugins.disable, extra=tuple(plugins)
-    )
+    disable = parsed.plugins.disable
+    offered = PluginManager.discover(parsed.plugin_paths, disable, extra=tuple(plugins))
     return Assembly(parsed, plugins=offered, clock=clock).scheduler()
-
-
-def engine_from_config(
-    config: Mapping[str, Any] | str | Path,
-    *,
-    overrides: Sequence[str] = (),
-    clock: Clock | None = None,
-) -> Engine:
-    """Build an engine; see ``Engine.from_config``.
-
-    Raises:
-        ConfigError: The configuration cannot be used.
-        PluginError: A component that it selects cannot be had.
-        ModelError: The model cannot be loaded or served.
-    """
-    if isinstance(config, str | Path):
-        parsed = load_config(config, overrides)
-    else:
-        parsed = Config.from_dict(config)
-    return Assembly(parsed, clock=clock).engine()

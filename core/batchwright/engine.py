@@ -75,9 +75,12 @@ class Engine:
             PluginError: A component that it selects cannot be had.
             ModelError: The model cannot be loaded or served.
         """
-        from batchwright.assembly import engine_from_config
+        from batchwright.assembly import Assembly
+        from batchwright.config import Config, load_config
 
-        return engine_from_config(config, overrides=overrides, clock=clock)
+        if isinstance(config, Mapping):
+            return Assembly(Config.from_dict(config), clock=clock).engine()
+        return Assembly(load_config(config, overrides), clock=clock).engine()
 
     @property
     def tokenizer(self) -> Tokenizer | None:
