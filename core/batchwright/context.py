@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
+from batchwright.clock import Clock
+from batchwright.compat import Compat
+from batchwright.ledger import Ledger
+from batchwright.read_only import Read
+from batchwright.request_view import RequestView
+from batchwright.step_view import StepView
+
 if TYPE_CHECKING:
-    from batchwright.clock import Clock
-    from batchwright.compat import Compat
-    from batchwright.ledger import Ledger
     from batchwright.protocols.component import Component
-    from batchwright.request_view import RequestView
     from batchwright.scheduler.state import State
-    from batchwright.step_view import StepView
 
 
 @frozen(kw_only=True)
@@ -58,6 +60,13 @@ class Context:
         log: A logger named after the component.
     """
 
+    view: Read[StepView] = Read("_bound.view")
+    """Counts of the scheduler, live."""
+    compat: Read[Compat] = Read("_bound.settings.compat")
+    """Habits of another engine that this run takes over."""
+    ledger: Read[Ledger] = Read("_bound.ledger")
+    """What each account was served; see ``SchedulingPolicy.account``."""
+
     def __init__(
         self, *, label: str, path: str, slot: int, clock: Clock, seed: str, limits: EngineLimits
     ) -> None:
@@ -84,21 +93,6 @@ class Context:
                 f"{self.label}: the scheduler is not there yet; use setup(), not __init__"
             )
         return self._state
-
-    @property
-    def view(self) -> StepView:
-        """Counts of the scheduler, live."""
-        return self._bound.view
-
-    @property
-    def compat(self) -> Compat:
-        """Habits of another engine that this run takes over."""
-        return self._bound.settings.compat
-
-    @property
-    def ledger(self) -> Ledger:
-        """What each account was served; see ``SchedulingPolicy.account``."""
-        return self._bound.ledger
 
     def prefix_hit(self, request: RequestView) -> int:
         """Tokens of a waiting request that are cached now. Free of side effects.

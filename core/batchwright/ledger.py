@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterator
 from typing import Final
 
 from batchwright.calendar import Epoch
+from batchwright.read_only import Read
 
 
 class _Rate:
@@ -41,27 +42,19 @@ class Account:
 
     __slots__ = ("_blocks", "_decodes", "cached_tokens", "prefill_tokens", "recomputed_tokens")
 
+    decode_tokens: Read[int] = Read("_decodes.total")
+    """Tokens granted to debts of one (output tokens, but for the first)."""
+    block_steps: Read[int] = Read("_blocks.total")
+    """KV blocks held, summed over steps (blocks x steps)."""
+    num_blocks: Read[int] = Read("_blocks.rate")
+    """KV blocks held now."""
+
     def __init__(self, decode_epoch: Epoch, step_epoch: Epoch) -> None:
         self.prefill_tokens = 0
         self.recomputed_tokens = 0
         self.cached_tokens = 0
         self._decodes = _Rate(decode_epoch)
         self._blocks = _Rate(step_epoch)
-
-    @property
-    def decode_tokens(self) -> int:
-        """Tokens granted to debts of one (output tokens, but for the first)."""
-        return self._decodes.total
-
-    @property
-    def block_steps(self) -> int:
-        """KV blocks held, summed over steps (blocks x steps)."""
-        return self._blocks.total
-
-    @property
-    def num_blocks(self) -> int:
-        """KV blocks held now."""
-        return self._blocks.rate
 
     # The scheduler's side.
     def decoded(self, num_tokens: int) -> None:
@@ -100,8 +93,6 @@ class Ledger:
 
     def open(self, key: Hashable) -> Account:
         """The account of a key, opened if it is new. For the scheduler."""
-        account = self._accounts.get(key)
-        if account is None:
-            account = Account(self._decode_epoch, self._step_epoch)
-            self._accounts[key] = account
-        return account
+        if key not in self._accounts:
+            self._accounts[key] = Account(self._decode_epoch, self._step_epoch)
+        return self._accounts[key]

@@ -5,17 +5,14 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import define, field, frozen
 
 from batchwright.calendar import STANDSTILL, Epoch
+from batchwright.ledger import Account
 from batchwright.request_view import RequestView
 from batchwright.sampling_params import SamplingParams
-
-if TYPE_CHECKING:
-    from batchwright.ledger import Account
-
 
 TOKEN_TYPECODE = "I"  # 4 bytes a token; a list of int objects costs 8 and up
 
@@ -35,11 +32,6 @@ class RequestStatus(IntEnum):
     @property
     def is_finished(self) -> bool:
         return self > RequestStatus.PREEMPTED
-
-    @property
-    def finish_reason(self) -> str | None:
-        """``stop``, ``length``, ``abort`` or ``error``; None while it lives."""
-        return _FINISH_REASONS.get(self)
 
 
 _FINISH_REASONS = {

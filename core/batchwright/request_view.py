@@ -4,35 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from batchwright.read_only import Read
+from batchwright.sampling_params import SamplingParams
 
 if TYPE_CHECKING:
     from batchwright.request import CacheKey, Finish, Request, RequestStatus
-    from batchwright.sampling_params import SamplingParams
-
-
-T = TypeVar("T")
-
-
-class Read(Generic[T]):
-    """Declares an attribute of a view that is read from what is behind the view.
-
-    It turns into a plain property when the class is made, so that reading costs what a
-    property costs; to a type checker it is an attribute that cannot be assigned.
-
-    Args:
-        path: Where the view finds it; empty: under the same name in ``_request``.
-    """
-
-    def __init__(self, path: str = "") -> None:
-        self._path = path
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        setattr(owner, name, property(attrgetter(self._path or f"_request.{name}")))
-
-    def __get__(self, view: object, owner: type) -> T:
-        raise AttributeError("replaced by a property when the class was made")
 
 
 class RequestView:

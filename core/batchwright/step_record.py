@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from batchwright.messages import SchedulerOutput
-from batchwright.request_view import Read, RequestView
+from batchwright.read_only import Read
+from batchwright.request_view import RequestView
 
 if TYPE_CHECKING:
     from batchwright.scheduler.draft import Draft

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from batchwright.request_view import Read, RequestView
+from batchwright.read_only import Read
+from batchwright.request_view import RequestView
 
 if TYPE_CHECKING:
     from batchwright.request import Request
