@@ -1,7 +1,9 @@
 """Batchwright: a plugin framework for scheduling LLM inference.
 
-What is exported here is the stable interface; components are written against
-``batchwright.protocols`` and tested with ``batchwright.testing``.
+What is exported here is the stable interface for those who drive a scheduler or an
+engine, and for policies, gates and commands; the contracts of all kinds of components are
+in ``batchwright.protocols``, what the scheduler and its executor say to each other is in
+``batchwright.messages``, and ``batchwright.testing`` helps to test components.
 """
 
 from batchwright.clock import Clock, MonotonicClock, VirtualClock
@@ -16,28 +18,8 @@ from batchwright.exceptions import (
     StepError,
 )
 from batchwright.hookspecs import hookimpl
-from batchwright.messages import (
-    CachedRequestData,
-    ModelOutput,
-    NewRequestData,
-    RequestOutput,
-    SchedulerOutput,
-    StepOutputs,
-)
-from batchwright.protocols import (
-    AttentionBackend,
-    Command,
-    Control,
-    Executor,
-    Gate,
-    KVManager,
-    Limit,
-    Observer,
-    Preemption,
-    Resource,
-    SchedulingPolicy,
-    Victim,
-)
+from batchwright.messages import ModelOutput, RequestOutput, SchedulerOutput, StepOutputs
+from batchwright.protocols import Command, Gate, SchedulingPolicy
 from batchwright.request import Request, RequestStatus
 from batchwright.request_view import RequestView
 from batchwright.sampling_params import SamplingParams
@@ -45,39 +27,28 @@ from batchwright.scheduler import Scheduler
 from batchwright.version import VERSION
 
 __all__ = [
-    "AttentionBackend",
     "BatchwrightError",
-    "CachedRequestData",
     "Clock",
     "Command",
     "ConfigError",
-    "Control",
     "Engine",
-    "Executor",
     "ExecutorError",
     "Gate",
-    "KVManager",
-    "Limit",
     "ModelError",
     "ModelOutput",
     "MonotonicClock",
-    "NewRequestData",
-    "Observer",
     "PluginError",
-    "Preemption",
     "Request",
     "RequestOutput",
     "RequestRefusedError",
     "RequestStatus",
     "RequestView",
-    "Resource",
     "SamplingParams",
     "Scheduler",
     "SchedulerOutput",
     "SchedulingPolicy",
     "StepError",
     "StepOutputs",
-    "Victim",
     "VirtualClock",
     "__version__",
     "hookimpl",

@@ -9,15 +9,8 @@ import attrs
 
 from batchwright.clock import Clock, MonotonicClock
 from batchwright.compat import COMPAT
-from batchwright.config import (
-    DEFAULT_MAX_MODEL_LEN,
-    DEFAULT_NUM_BLOCKS,
-    Config,
-    Use,
-    check_combinations,
-    check_components,
-    structure_options,
-)
+from batchwright.config import Config, Use, check_combinations, check_components, structure_options
+from batchwright.config.sections import DEFAULT_MAX_MODEL_LEN, DEFAULT_NUM_BLOCKS
 from batchwright.context import Context, EngineLimits
 from batchwright.default_plugins import AUTO, DEFAULT_VICTIM
 from batchwright.engine import Engine

@@ -7,25 +7,20 @@ model.
 
 from batchwright.config.combinations import check_combinations
 from batchwright.config.config import LIST_KINDS, SECTIONS, SELECTORS, Config, Use
-from batchwright.config.loading import apply_override, load_config
-from batchwright.config.sections import DEFAULT_MAX_MODEL_LEN, DEFAULT_NUM_BLOCKS
+from batchwright.config.loading import load_config
 from batchwright.config.selection import check_components
-from batchwright.config.structure import Problem, raise_problems, structure_options, type_name
+from batchwright.config.structure import Problem, raise_problems, structure_options
 
 __all__ = [
-    "DEFAULT_MAX_MODEL_LEN",
-    "DEFAULT_NUM_BLOCKS",
     "LIST_KINDS",
     "SECTIONS",
     "SELECTORS",
     "Config",
     "Problem",
     "Use",
-    "apply_override",
     "check_combinations",
     "check_components",
     "load_config",
     "raise_problems",
     "structure_options",
-    "type_name",
 ]

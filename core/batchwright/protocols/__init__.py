@@ -1,8 +1,8 @@
 """The contracts of every kind of component: one module a kind."""
 
-from batchwright.protocols.attention import AttentionBackend, AttentionBatch, AttentionSpec
+from batchwright.protocols.attention import AttentionBackend
 from batchwright.protocols.command import Command
-from batchwright.protocols.component import Component, Lifecycle, NoOptions
+from batchwright.protocols.component import Component, Lifecycle
 from batchwright.protocols.control import Caps, Control
 from batchwright.protocols.executor import Executor, ModelInfo, ModelSettings, Tokenizer
 from batchwright.protocols.gate import Gate
@@ -16,8 +16,6 @@ from batchwright.protocols.victim import Victim
 
 __all__ = [
     "AttentionBackend",
-    "AttentionBatch",
-    "AttentionSpec",
     "Caps",
     "Command",
     "Component",
@@ -32,7 +30,6 @@ __all__ = [
     "ModelInfo",
     "ModelSettings",
     "Need",
-    "NoOptions",
     "Observer",
     "Preemption",
     "PrefixHit",

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 from attrs import frozen
 
-from batchwright.config import type_name
+from batchwright.config.structure import type_name
 from batchwright_plugins.command.rendering import render_value
 
 __all__ = ["OptionDoc", "document_options"]

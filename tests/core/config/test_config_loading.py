@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from batchwright.config import apply_override, load_config
+from batchwright.config import load_config
+from batchwright.config.loading import apply_override
 from batchwright.exceptions import ConfigError
 
 
