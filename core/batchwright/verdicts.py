@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
-from attrs import frozen
+from attrs import NOTHING, field, frozen
+
+
+def _check_text(verdict: Any, attribute: Any, value: object) -> None:
+    """Fail where the gate makes its mistake: a key that is no string is nobody's to release."""
+    if not isinstance(value, str) and not (attribute.name == "until" and value is None):
+        what = f"{type(verdict).__name__}.{attribute.name}"
+        raise TypeError(f"{what} must be a string, not {value!r}")
+
+
+def _text(default: Any = NOTHING) -> Any:
+    return field(default=default, validator=_check_text)
 
 
 @frozen
@@ -24,30 +35,30 @@ class Skip:
         reason: Shown wherever it is asked why the request waits.
     """
 
-    until: str | None = None
-    reason: str = ""
+    until: str | None = _text(None)
+    reason: str = _text("")
 
 
 @frozen
 class Stop:
     """Admit nobody else in this step."""
 
-    reason: str = ""
+    reason: str = _text("")
 
 
 @frozen
 class Reject:
     """End the request with FINISHED_ERROR (in ``submit``: refuse it)."""
 
-    reason: str
+    reason: str = _text()
 
 
 @frozen
 class Park:
     """Put the request aside until ``notify(key)``; no scan touches it before."""
 
-    key: str
-    reason: str = ""
+    key: str = _text()
+    reason: str = _text("")
 
 
 Verdict = Admit | Skip | Stop | Reject | Park

@@ -76,7 +76,13 @@ class Intake:
                 f"{state.kv.num_usable_blocks} usable ones (kv.num_blocks, kv.memory)"
             )
         for resource in state.components.resources:
-            problem = ask_about(request, resource, "never")
+            problem = ask_about(
+                request,
+                resource,
+                "never",
+                check=lambda answer: answer is None or isinstance(answer, str),
+                expected="a reason or None",
+            )
             if problem is not None:
                 return f"resource {resource.name!r}: {problem}"
         return None

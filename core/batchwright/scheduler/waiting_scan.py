@@ -209,7 +209,7 @@ class WaitingScan:
                     check=lambda answer: isinstance(answer, bool),
                     expected="True or False",
                 )
-                key = None if reserved else ask_about(request, resource, "waits_for")
+                key = None if reserved else self._key_of(resource, request)
             except RequestFault:
                 self._departures.release_resources(request, index)
                 raise
@@ -218,6 +218,15 @@ class WaitingScan:
                 self._held = self._wait_for(resource, key, request)
                 return False
         return True
+
+    def _key_of(self, resource: Resource, request: Request) -> str | None:
+        return ask_about(  # type: ignore[no-any-return]
+            request,
+            resource,
+            "waits_for",
+            check=lambda key: key is None or isinstance(key, str),
+            expected="a key or None",
+        )
 
     def _wait_for(self, resource: Resource, key: str | None, request: Request) -> Held | None:
         reason = f"resource {resource.name!r} is short"
