@@ -133,7 +133,7 @@ class Assembly:
         )
 
     def _listed(self, kind: str, limits: EngineLimits) -> tuple[Any, ...]:
-        return tuple(self.make(use, limits) for use in self.config.listed(kind))
+        return tuple(self.make(use, limits) for use in getattr(self.config, kind))
 
     def _victim(self, policy: Any) -> Use:
         chosen = self.config.once("victim")

@@ -14,13 +14,7 @@ import attrs
 from batchwright.clock import Clock
 from batchwright.detokenizer import Detokenizer
 from batchwright.exceptions import BatchwrightError, ExecutorError, RequestRefusedError
-from batchwright.messages import (
-    ModelOutput,
-    RequestOutput,
-    SchedulerOutput,
-    StepOutputs,
-    TokenLogprobs,
-)
+from batchwright.messages import ModelOutput, RequestOutput, SchedulerOutput, StepOutputs
 from batchwright.metrics import RequestTimes
 from batchwright.protocols import Executor, ModelInfo, Tokenizer
 from batchwright.request import Request, RequestStatus
@@ -255,7 +249,7 @@ class Engine:
             answer = self._answers.get(request_id)
             if answer is None:
                 continue  # it was added to the scheduler by somebody else
-            answer.extend(tokens.get(request_id, []), step.logprobs.get(request_id, ()))
+            answer.extend(tokens.get(request_id, []), step)
             if answer.text.stopped_by is not None:
                 detail = f"stop_string:{answer.text.stopped_by}"
                 self.scheduler.finish(request_id, RequestStatus.FINISHED_STOPPED, detail)
@@ -278,9 +272,9 @@ class _Answer:
         self.output = RequestOutput(request_id=request.request_id)
         self.text = Detokenizer(tokenizer, params.stop, params.min_tokens)
 
-    def extend(self, tokens: list[int], logprobs: Sequence[TokenLogprobs]) -> None:
+    def extend(self, tokens: list[int], step: StepOutputs) -> None:
         """Take in a step's new tokens."""
-        output = self.output
+        output, logprobs = self.output, step.logprobs.get(self.output.request_id)
         output.new_token_ids = tokens
         output.token_ids.extend(tokens)
         if logprobs:

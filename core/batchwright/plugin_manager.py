@@ -11,11 +11,12 @@ from typing import Any
 import attrs
 import pluggy
 
-from batchwright import hookspecs, plugin_sources
+from batchwright import hookspecs
 from batchwright.default_plugins import DEFAULT_PLUGINS
 from batchwright.exceptions import ConfigError, PluginError
 from batchwright.hookspecs import HOOK_PREFIX, PROJECT
 from batchwright.plugin_checks import class_problem, describe_error, hook_problems
+from batchwright.plugin_sources import Source, find_sources
 from batchwright.registration import BrokenPlugin, Origin, Registration
 from batchwright.suggest import did_you_mean
 from batchwright.version import PLUGIN_API_VERSIONS
@@ -79,13 +80,7 @@ class PluginManager:
             ConfigError: ``disable`` names something that is not there.
         """
         manager = cls()
-        sources = chain(
-            plugin_sources.default_sources(defaults),
-            plugin_sources.entry_point_sources(),
-            plugin_sources.file_sources(load),
-            plugin_sources.object_sources(extra),
-        )
-        for origin, load_plugin in _enabled(list(sources), disable):
+        for origin, load_plugin in _enabled(list(find_sources(defaults, load, extra)), disable):
             manager._add(origin, load_plugin)
         return manager
 
@@ -180,9 +175,7 @@ class PluginManager:
         self.broken.append(fault)
 
 
-def _enabled(
-    sources: list[plugin_sources.Source], disable: Sequence[str]
-) -> list[plugin_sources.Source]:
+def _enabled(sources: list[Source], disable: Sequence[str]) -> list[Source]:
     """Leave out the sources that ``disable`` names."""
     known = {_canonical(name): name for origin, _ in sources for name in origin.names}
     for index, name in enumerate(disable):

@@ -21,40 +21,38 @@ Source = tuple[Origin, Callable[[], object]]
 """A plugin that is not imported yet; the function imports it and returns what holds its hooks."""
 
 
-def default_sources(modules: Iterable[str]) -> Iterator[Source]:
-    """Modules that ship with Batchwright, by their dotted names."""
-    for module in modules:
+def find_sources(
+    defaults: Iterable[str], files: Iterable[Path], objects: Iterable[object]
+) -> Iterator[Source]:
+    """Find plugins, in the order in which they are registered; imports nothing.
+
+    Args:
+        defaults: Modules that ship with Batchwright, by their dotted names. After them
+            come the entry points of installed distributions in the group ``batchwright``.
+        files: Single files (``plugins.load``); one that is named twice is loaded once.
+        objects: Modules or other objects with hooks, given by an embedding program.
+    """
+    for module in defaults:
         plugin = module.rpartition(".")[2]
         origin = Origin(plugin=plugin, module=module, distribution=PROJECT, version=VERSION)
         yield origin, partial(import_module, module)
+    yield from _entry_points()
+    for path in dict.fromkeys(path.resolve() for path in files):
+        digest = blake2b(str(path).encode(), digest_size=4).hexdigest()
+        module = f"{PROJECT}_file_{path.stem}_{digest}"
+        origin = Origin(plugin=path.stem, module=module, path=path, explicit=True)
+        yield origin, partial(_load_file, module, path)
+    for number, holder in enumerate(objects):
+        name = getattr(holder, "__name__", f"{type(holder).__name__}-{number}")
+        yield Origin(plugin=name, module=name, explicit=True), partial(_identity, holder)
 
 
-def entry_point_sources() -> Iterator[Source]:
-    """What installed distributions announce in the group ``batchwright``, in their order.
-
-    Reads their metadata, imports nothing.
-    """
+def _entry_points() -> Iterator[Source]:
     found = [(getattr(p.dist, "name", ""), p.name, p) for p in entry_points(group=PROJECT)]
     for distribution, name, point in sorted(found, key=lambda entry: entry[:2]):
         version = getattr(point.dist, "version", "")
         origin = Origin(plugin=name, module=point.value, distribution=distribution, version=version)
         yield origin, point.load
-
-
-def file_sources(paths: Iterable[Path]) -> Iterator[Source]:
-    """Single files, named in ``plugins.load``; one that is named twice is loaded once."""
-    for path in dict.fromkeys(path.resolve() for path in paths):
-        digest = blake2b(str(path).encode(), digest_size=4).hexdigest()
-        module = f"{PROJECT}_file_{path.stem}_{digest}"
-        origin = Origin(plugin=path.stem, module=module, path=path, explicit=True)
-        yield origin, partial(_load_file, module, path)
-
-
-def object_sources(objects: Iterable[object]) -> Iterator[Source]:
-    """Modules or other objects with hooks, given by an embedding program."""
-    for number, plugin in enumerate(objects):
-        name = getattr(plugin, "__name__", f"{type(plugin).__name__}-{number}")
-        yield Origin(plugin=name, module=name, explicit=True), partial(_identity, plugin)
 
 
 def _identity(plugin: object) -> object:

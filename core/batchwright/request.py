@@ -83,9 +83,7 @@ def _compact(token_ids: Iterable[int]) -> array[int]:
 
 
 def _eos_ids(value: int | Iterable[int] | None) -> tuple[int, ...]:
-    if value is None:
-        return ()
-    return (value,) if isinstance(value, int) else tuple(value)
+    return (value,) if isinstance(value, int) else tuple(value or ())
 
 
 @define(eq=False, kw_only=True)
@@ -123,7 +121,7 @@ class Request:
     hints: Mapping[str, Any] = field(factory=dict)
     cache_salt: str | None = None
     adapter: str | None = None
-    eos_token_id: int | tuple[int, ...] | None = None
+    eos_token_id: tuple[int, ...] = field(default=(), converter=_eos_ids)
     cache_keys: tuple[CacheKey, ...] = ()
 
     # What follows is kept by the scheduler.
@@ -161,7 +159,7 @@ class Request:
     @property
     def eos_ids(self) -> tuple[int, ...]:
         """End-of-sequence tokens that end it."""
-        return () if self.sampling_params.ignore_eos else _eos_ids(self.eos_token_id)
+        return () if self.sampling_params.ignore_eos else self.eos_token_id
 
     @property
     def prompt_token_ids(self) -> array[int]:

@@ -138,20 +138,16 @@ class Config:
         options = self.options.get(kind, {}).get(name, {})
         return Use(kind, name, f"{kind}.{name}", option, options)
 
-    def listed(self, kind: str) -> tuple[Use, ...]:
-        """The components of a kind of ``LIST_KINDS``, in order."""
-        uses: tuple[Use, ...] = getattr(self, kind)
-        return uses
-
     def uses(self) -> Iterator[Use]:
         """Every component that is selected or has a table of options."""
         for kind in SELECTORS:
             chosen = self.once(kind)
+            if chosen.name != AUTO:
+                yield chosen
             others = (name for name in self.options.get(kind, ()) if name != chosen.name)
-            yield from (use for use in [chosen] if use.name != AUTO)
             yield from (self.named(kind, name) for name in others)
         for kind in LIST_KINDS:
-            yield from self.listed(kind)
+            yield from getattr(self, kind)
 
 
 SECTIONS: Final[Mapping[str, type[Any]]] = {

@@ -61,7 +61,7 @@ def apply_override(table: dict[str, Any], override: str) -> None:
         raise ConfigError("expected key.path=value, or list[0].key=value", source=source)
     steps: list[str | int] = [name or int(index) for name, index in _STEP.findall(key)]
     if steps[0] in LIST_KINDS and steps[0] not in table:
-        table[steps[0]] = [{"use": use.name} for use in Config().listed(steps[0])]
+        table[steps[0]] = [{"use": use.name} for use in getattr(Config(), steps[0])]
     holder: Any = table
     for step, following in zip(steps, [*steps[1:], None], strict=True):
         container: type[Any] = list if isinstance(step, int) else dict

@@ -45,7 +45,7 @@ def render_config(config: Config) -> str:
     blocks = [
         [f"{kind} = []"]  # says something only where the default list is not empty
         for kind in LIST_KINDS
-        if Config().listed(kind) and not config.listed(kind)
+        if getattr(Config(), kind) and not getattr(config, kind)
     ]
     for section in SECTIONS:
         values = attrs.asdict(getattr(config, section), recurse=False)
@@ -56,6 +56,6 @@ def render_config(config: Config) -> str:
     blocks += [
         [f"[[{kind}]]", *_pairs({"use": use.name, **use.options})]
         for kind in LIST_KINDS
-        for use in config.listed(kind)
+        for use in getattr(config, kind)
     ]
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"

@@ -70,7 +70,7 @@ def test_lists_replace_the_default_list_and_keep_order():
 
     config = Config.from_dict({"gate": gates})
 
-    assert [use.name for use in config.listed("gate")] == ["b", "a", "b"]
+    assert [use.name for use in config.gate] == ["b", "a", "b"]
     assert [use.options for use in config.gate] == [{"x": 1}, {}, {"x": 2}]
     assert config.gate[2].path == "gate[2]"
     assert Config.from_dict({"gate": []}).gate == ()
