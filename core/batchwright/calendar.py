@@ -10,6 +10,7 @@ requests that have one.
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -93,6 +94,14 @@ class Alarms:
         return self._heap[0][0] if self._heap else None
 
     def set(self, time: float, payload: Any) -> None:
+        """Set an alarm.
+
+        Raises:
+            TypeError: The time is no number.
+            ValueError: It never comes, or cannot be compared with others.
+        """
+        if not math.isfinite(time):
+            raise ValueError(f"an alarm needs a finite time, not {time!r}")
         heapq.heappush(self._heap, (time, self._count, payload))
         self._count += 1
 

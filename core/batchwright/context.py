@@ -122,8 +122,8 @@ class Context:
 
     def release(self, key: str) -> None:
         """Bring back, at the next step, the requests that were skipped until a key."""
-        self._bound.notices.append(("release", key))
+        self._bound.give_notice("release", key)
 
     def notify(self, key: str) -> None:
         """Bring back, at the next step, the requests that are parked on a key."""
-        self._bound.notices.append(("notify", key))
+        self._bound.give_notice("notify", key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from operator import index
 from typing import Any
 
 from batchwright.protocols import Component
@@ -23,7 +24,12 @@ class Marks:
     def set(
         self, view: RequestView, num_computed_tokens: int, component: Component, payload: Any
     ) -> None:
-        """Set a mark; it lapses if the request has ended."""
+        """Set a mark; it lapses if the request has ended.
+
+        Raises:
+            TypeError: The position is no integer.
+        """
+        num_computed_tokens = index(num_computed_tokens)  # here, not where it comes due
         request = self._requests.get(view.request_id)
         if request is None or request.view is not view:
             return

@@ -192,11 +192,11 @@ class Scheduler:
 
     def notify(self, key: str) -> None:
         """Bring back, at the next step, the requests that are parked on a key."""
-        self._state.notices.append(("notify", key))
+        self._state.give_notice("notify", key)
 
     def release(self, key: str) -> None:
         """Bring back, at the next step, the requests that are skipped until a key."""
-        self._state.notices.append(("release", key))
+        self._state.give_notice("release", key)
 
     def pause(self) -> None:
         """Admit nobody until ``resume``; running requests go on."""

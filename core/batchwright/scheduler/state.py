@@ -86,6 +86,16 @@ class State:
         self.running[request.request_id] = request
         self.steady.start(request)
 
+    def give_notice(self, notice: str, key: str) -> None:
+        """Have ``release`` or ``notify`` of a key heeded at the next step.
+
+        Raises:
+            TypeError: The key is no string.
+        """
+        if not isinstance(key, str):
+            raise TypeError(f"{notice}() takes the key as a string, not {key!r}")
+        self.notices.append((notice, key))
+
     def num_blocks_for(self, num_tokens: int) -> int:
         """Blocks that hold so many tokens."""
         return -(-num_tokens // self.limits.block_size)

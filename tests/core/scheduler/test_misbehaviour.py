@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from batchwright.protocols import Gate, Resource
+from batchwright.protocols import Gate, Resource, SchedulingPolicy
 from batchwright.testing import make_plugin
 from batchwright.verdicts import ADMIT, Park, Reject, Skip, Stop
 
@@ -66,3 +66,42 @@ class TestKeysThatAreNoStrings:
         b.add("good", 4, 2)
         assert b.step() == {"good": 4}
         assert f"waits_for() returned {key!r}, expected a key" in b.finished["bad"].detail
+
+
+class TestAppointmentsThatNeverCome:
+    """They are refused where they are made: later nobody knows whose they are."""
+
+    @pytest.mark.parametrize("time", [None, "soon", [1]])
+    def test_alarm_at_no_number(self, make_bench: Any, caplog: Any, time: Any) -> None:
+        policy = self.policy(lambda self, request: self.ctx.alarm(time))
+        self.is_a_fault_of(policy, make_bench, caplog, "TypeError")
+
+    @pytest.mark.parametrize("time", [float("nan"), float("inf"), -float("inf")])
+    def test_alarm_that_hides_others(self, make_bench: Any, caplog: Any, time: float) -> None:
+        """NaN would keep all later alarms from ringing, inf the progress guard from acting."""
+        policy = self.policy(lambda self, request: self.ctx.alarm(time))
+        self.is_a_fault_of(policy, make_bench, caplog, "ValueError: an alarm needs a finite")
+
+    @pytest.mark.parametrize("position", [None, "3", 2.5])
+    def test_mark_at_no_position(self, make_bench: Any, caplog: Any, position: Any) -> None:
+        policy = self.policy(lambda self, request: self.ctx.mark(request, at_computed=position))
+        self.is_a_fault_of(policy, make_bench, caplog, "TypeError")
+
+    @pytest.mark.parametrize("notice", ["release", "notify"])
+    def test_notice_of_no_key(self, make_bench: Any, caplog: Any, notice: str) -> None:
+        policy = self.policy(lambda self, request: getattr(self.ctx, notice)(["key"]))
+        self.is_a_fault_of(policy, make_bench, caplog, f"TypeError: {notice}() takes the key")
+        with pytest.raises(TypeError, match="as a string, not None"):
+            getattr(make_bench().scheduler, notice)(None)
+
+    @staticmethod
+    def policy(on_add: Any) -> type:
+        return type("P", (SchedulingPolicy,), {"name": "p", "on_add": on_add})
+
+    @staticmethod
+    def is_a_fault_of(policy: type, make_bench: Any, caplog: Any, what: str) -> None:
+        b = bench_with(make_bench, "policy", policy)
+        b.add("a", 4, 6)
+        assert what in caplog.text
+        b.drain()
+        assert sum(b.scheduler.fault_counts.values()) == 1
