@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from batchwright.exceptions import ConfigError
+from batchwright.exceptions import BatchwrightError, ConfigError
 
 __all__ = ["NoResults", "ResultFile", "ResultStream", "Results"]
 
@@ -72,16 +73,29 @@ class ResultFile:
         line = _line(result)
         start = self._file.tell()
         rest = memoryview(line)
-        while rest:  # the system may take less than all of it
-            rest = rest[self._file.write(rest) :]
+        with self._writing():
+            while rest:  # the system may take less than all of it
+                rest = rest[self._file.write(rest) :]
         self._lines.append((index, start, len(line)))
 
     def close(self) -> str:
         self._file.close()
         if self._lines:
-            self._put_in_order()
+            with self._writing():
+                self._put_in_order()
         self._part.unlink()
         return f"{len(self._lines)} results in {self._path}" if self._lines else ""
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Say of a full disk where the results are."""
+        try:
+            yield
+        except OSError as error:
+            raise BatchwrightError(
+                f"{self._path}: cannot be written: {error.strerror}; results that were "
+                f"finished before are in {self._part}"
+            ) from error
 
     def _put_in_order(self) -> None:
         ordered = self._path.with_name(f"{self._path.name}.tmp")

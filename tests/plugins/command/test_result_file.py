@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from batchwright import ConfigError
+from batchwright import BatchwrightError, ConfigError
 from batchwright_plugins.command.result_file import NoResults, ResultFile, ResultStream
 
 
@@ -59,6 +59,19 @@ def test_unwritable_file_is_refused_at_once(tmp_path: Path, path: str, message: 
     (tmp_path / "folder").mkdir()
     with pytest.raises(ConfigError, match=message):
         ResultFile(tmp_path / path)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full disk to be had")
+def test_full_disk_costs_no_earlier_result(tmp_path: Path) -> None:
+    results = ResultFile(tmp_path / "out.jsonl")
+    results.add(0, {"i": 0})
+    disk = results._file
+    with Path("/dev/full").open("wb", buffering=0) as results._file:
+        with pytest.raises(BatchwrightError, match=r"No space left .* are in .*\.part"):
+            results.add(1, {"i": 1})
+    results._file = disk
+    results.close()
+    assert indices(tmp_path / "out.jsonl") == [0]
 
 
 def test_stream_writes_a_result_when_all_before_it_are_written(capsys: Any) -> None:
