@@ -20,7 +20,7 @@ PYTEST_ARGS ?=
 .PHONY: help demo compare test lint format pytest reference clean diff-vllm record-golden
 
 help:  ## Show this list
-	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 24
 
 demo: $(STAMP)-engine $(STAMP)-model  ## Answer the prompts of examples/ with SmolLM2-135M
 	@mkdir -p $(dir $(DEMO_OUTPUT))

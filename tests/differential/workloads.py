@@ -65,6 +65,9 @@ FAMILIES: dict[str, Recipe] = {
     "shared-prefixes": Recipe(depth=4, twins=0.3, jobs=(6, 16), pool=(1.0, 3.0)),
     "pressure": Recipe(pool=TIGHT, outputs=(8, 40), jobs=(4, 10), prompt=(1, 40)),
     "pressure-shared": Recipe(pool=TIGHT, outputs=(8, 32), depth=3, twins=0.3),
+    "steady": Recipe(
+        jobs=(10, 30), outputs=(30, 110), pool=(3.0, 16.0), seqs=(8, 32), budget=(48, 256)
+    ),
     "tiny-budgets": Recipe(budget=(1, 12), prompt=(1, 30), outputs=(1, 16)),
     "thresholds": Recipe(threshold=1.0, prompt=(10, 120), jobs=(1, 8)),
     "adaptive-thresholds": Recipe(threshold=1.0, adaptive=1.0, prompt=(10, 120)),
