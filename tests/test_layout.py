@@ -100,7 +100,7 @@ def docstrings(tree: ast.AST) -> set[int]:
 
 def component_names() -> set[str]:
     """Names of all components that ship with Batchwright."""
-    found = PluginManager.inspect().registrations()
+    found = PluginManager.discover().registrations()
     return {r.name for r in found if r.module.startswith("batchwright_plugins")}
 
 
@@ -109,7 +109,7 @@ def test_core_names_no_component_outside_its_table() -> None:
 
     Commands are left out: ``config`` and ``plugins`` are words of the core's own.
     """
-    commands = {r.name for r in PluginManager.inspect().registrations("command")}
+    commands = {r.name for r in PluginManager.discover().registrations("command")}
     names = component_names() - commands
     assert {"fcfs", "paged", "torch", "lifo"} <= names
     found = []

@@ -46,42 +46,28 @@ class PluginManager:
         *,
         extra: Sequence[object] = (),
         defaults: Sequence[str] = DEFAULT_PLUGINS,
+        refuse_broken: bool = True,
     ) -> PluginManager:
-        """Load all plugins for a run.
+        """Load all plugins.
 
         Args:
             load: Single-file plugins (``plugins.load``).
             disable: Plugins or distributions to leave out (``plugins.disable``).
             extra: Modules or objects with hooks, for embedding and tests.
             defaults: Dotted names of the modules that ship with Batchwright.
+            refuse_broken: Whether a broken plugin in ``load`` or ``extra`` is an error;
+                False to look at what there is.
 
         Raises:
             ConfigError: ``disable`` names something that is not there.
             PluginError: A plugin in ``load`` or ``extra`` is broken.
         """
-        manager = cls.inspect(load, disable, extra=extra, defaults=defaults)
-        for fault in manager.broken:
-            if fault.explicit:
-                raise fault.error()
-        return manager
-
-    @classmethod
-    def inspect(
-        cls,
-        load: Sequence[Path] = (),
-        disable: Sequence[str] = (),
-        *,
-        extra: Sequence[object] = (),
-        defaults: Sequence[str] = DEFAULT_PLUGINS,
-    ) -> PluginManager:
-        """Load all plugins to look at them: like ``discover``, but no broken one stops it.
-
-        Raises:
-            ConfigError: ``disable`` names something that is not there.
-        """
         manager = cls()
         for origin, load_plugin in _enabled(list(find_sources(defaults, load, extra)), disable):
             manager._add(origin, load_plugin)
+        explicit = [fault for fault in manager.broken if fault.explicit]
+        if explicit and refuse_broken:
+            raise explicit[0].error()
         return manager
 
     def find(self, kind: str, name: str, *, option: str = "") -> Registration:

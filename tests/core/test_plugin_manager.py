@@ -49,7 +49,7 @@ def plugin_file(tmp_path: Path) -> Callable[..., Path]:
 
 def inspect(**arguments: object) -> PluginManager:
     """Only what a test brings, without the defaults."""
-    return PluginManager.inspect(**{"defaults": (), **arguments})
+    return PluginManager.discover(**{"defaults": (), **arguments}, refuse_broken=False)
 
 
 def only_fault(manager: PluginManager) -> str:
@@ -61,7 +61,7 @@ def only_fault(manager: PluginManager) -> str:
 
 
 def test_defaults_are_registered_like_any_other_plugin():
-    manager = PluginManager.inspect(defaults=("batchwright_plugins.policy",))
+    manager = PluginManager.discover(defaults=("batchwright_plugins.policy",), refuse_broken=False)
 
     found = manager.find("policy", "fcfs")
 
@@ -142,7 +142,7 @@ def test_reading_plugins_imports_nothing_heavy():
     code = (
         "import sys\n"
         "from batchwright.plugin_manager import PluginManager\n"
-        "PluginManager.inspect(defaults=('batchwright_plugins.command',))\n"
+        "PluginManager.discover(defaults=('batchwright_plugins.command',), refuse_broken=False)\n"
         "heavy = {'torch', 'transformers', 'xformers', 'uvicorn', 'numpy', 'cattrs'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"
     )
@@ -200,7 +200,7 @@ def test_disable_of_an_unknown_name_is_an_error():
 
 
 def test_find_unknown_lists_choices_and_suggests():
-    manager = PluginManager.inspect(defaults=("batchwright_plugins.policy",))
+    manager = PluginManager.discover(defaults=("batchwright_plugins.policy",), refuse_broken=False)
 
     with pytest.raises(PluginError) as caught:
         manager.find("policy", "fcsf", option="scheduler.policy")

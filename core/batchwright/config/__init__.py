@@ -5,10 +5,9 @@
 model.
 """
 
-from batchwright.config.combinations import check_combinations
+from batchwright.config.checks import check_combinations, check_components
 from batchwright.config.config import LIST_KINDS, SECTIONS, SELECTORS, Config, Use
 from batchwright.config.loading import load_config
-from batchwright.config.selection import check_components
 from batchwright.config.structure import Problem, raise_problems, structure_options
 
 __all__ = [

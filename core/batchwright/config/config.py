@@ -103,7 +103,7 @@ class Config:
         Raises:
             ConfigError: Something is wrong; names all of it.
         """
-        from batchwright.config.combinations import check_combinations
+        from batchwright.config.checks import check_combinations
 
         structure = Structure()
         values = _read(structure, _given(mapping))

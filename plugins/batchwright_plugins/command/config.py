@@ -43,7 +43,9 @@ def _show(file: Path | None, *, defaults: bool, overrides: tuple[str, ...]) -> N
         from batchwright.plugin_manager import PluginManager
         from batchwright_plugins.command.defaults import render_defaults
 
-        click.echo(render_defaults(PluginManager.inspect().registrations()), nl=False)
+        click.echo(
+            render_defaults(PluginManager.discover(refuse_broken=False).registrations()), nl=False
+        )
 
 
 @click.command("check")

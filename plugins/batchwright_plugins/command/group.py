@@ -25,7 +25,7 @@ class CommandGroup(click.Group):
     @cached_property
     def plugins(self) -> PluginManager:
         """What offers commands."""
-        return PluginManager.inspect(defaults=(COMMAND_PLUGIN,))
+        return PluginManager.discover(defaults=(COMMAND_PLUGIN,), refuse_broken=False)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         found = (registration.name for registration in self.plugins.registrations("command"))

@@ -41,7 +41,9 @@ def _plugins(file: Path | None, *, as_json: bool) -> None:
     from batchwright.plugin_manager import PluginManager
 
     config = load_config(file)
-    plugins = PluginManager.inspect(config.plugin_paths, config.plugins.disable)
+    plugins = PluginManager.discover(
+        config.plugin_paths, config.plugins.disable, refuse_broken=False
+    )
     if as_json:
         click.echo(json.dumps(_as_dict(plugins), indent=2))
     else:
