@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from batchwright.exceptions import RequestRefusedError
 from batchwright.protocols.component import overrides
-from batchwright.request import Request
+from batchwright.request import CacheKey, Request
 from batchwright.scheduler.departures import Departures
 from batchwright.scheduler.faults import RequestFault, ask_about
 from batchwright.scheduler.state import State
@@ -27,16 +27,16 @@ class Intake:
         Raises:
             RequestRefusedError: It could not run even one step; nothing was added.
         """
-        park = None
+        is_new, park = not request.state, None
         try:
-            problem = self._misuse(request) or self._never(request)
+            problem = _odd_field(request) or self._misuse(request) or self._never(request)
             if problem is None:
                 self._fill_in(request)
                 problem, park = self._submit(request)
         except RequestFault as fault:
             problem = fault.detail
         if problem is not None:
-            if request.request_id not in self._state.requests:
+            if is_new:
                 request.state.clear()
             raise RequestRefusedError(request.request_id, problem)
         self._queue(request, park)
@@ -145,6 +145,35 @@ class Intake:
         if park is not None:
             state.room.park(request, park.key, park.reason)
         state.announcer.tell("on_add", request.view)
+
+
+def _odd_field(request: Request) -> str | None:
+    """Which field holds what a component would choke on in the middle of a step, or None."""
+    if not isinstance(request.request_id, str):
+        return "request_id must be a string"
+    for name in ("cache_salt", "adapter"):
+        value = getattr(request, name)
+        if value is not None and not _is_text(value):
+            return f"{name} must be a string that has a UTF-8 form, not {value!r}"
+    for name in ("priority", "arrival_time", "deadline"):
+        value = getattr(request, name)
+        if not _is_number(value) and not (value is None and name != "priority"):
+            return f"{name} must be a number, not {value!r}"
+    for key in request.cache_keys:
+        if not isinstance(key, CacheKey) or not isinstance(key.identity, bytes):
+            return f"cache_keys must hold CacheKey with an identity in bytes, not {key!r}"
+    return None
+
+
+def _is_text(value: object) -> bool:
+    try:
+        return isinstance(value, str) and value.encode() is not None
+    except UnicodeEncodeError:  # a lone surrogate, as JSON may bring it
+        return False
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
 
 
 def _is_hashable(answer: object) -> bool:

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from batchwright import RequestRefusedError
 from batchwright.protocols import Gate, Resource, SchedulingPolicy
+from batchwright.request import CacheKey
 from batchwright.testing import make_plugin
 from batchwright.verdicts import ADMIT, Park, Reject, Skip, Stop
 
@@ -105,3 +107,45 @@ class TestAppointmentsThatNeverCome:
         assert what in caplog.text
         b.drain()
         assert sum(b.scheduler.fault_counts.values()) == 1
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("cache_salt", 5),
+        ("cache_salt", "\ud800"),
+        ("adapter", b"lora"),
+        ("priority", None),
+        ("priority", "high"),
+        ("priority", True),
+        ("arrival_time", float("nan")),
+        ("arrival_time", "now"),
+        ("deadline", float("nan")),
+        ("cache_keys", ("image",)),
+        ("cache_keys", (CacheKey(0, 1, "image"),)),  # type: ignore[arg-type]
+    ],
+)
+def test_a_field_of_nonsense_is_refused(make_bench: Any, field: str, value: Any) -> None:
+    """One of them at the head of the queue made every schedule() raise, for everybody."""
+    b = make_bench(block_size=4, policy="priority")
+    with pytest.raises(RequestRefusedError, match=f"{field} must"):
+        b.add("bad", 20, 2, **{field: value})
+    b.add("good", 20, 2)
+    b.drain()
+    assert list(b.finished) == ["good"]
+
+
+@pytest.mark.parametrize("name", [None, 7, ["a"]])
+def test_an_id_that_is_no_string_is_refused(make_bench: Any, name: Any) -> None:
+    with pytest.raises(RequestRefusedError, match="request_id must be a string"):
+        make_bench().add(name, 4, 2)
+
+
+def test_a_request_of_another_scheduler_is_left_alone(make_bench: Any) -> None:
+    """A refusal emptied its state, and the scheduler that it runs in fell over that."""
+    first, second = make_bench(), make_bench()
+    request = first.add("a", 4, 9)
+    first.step()
+    with pytest.raises(RequestRefusedError, match="was added before"):
+        second.scheduler.add_request(request)
+    first.drain()
