@@ -66,9 +66,11 @@ def test_full_disk_costs_no_earlier_result(tmp_path: Path) -> None:
     results = ResultFile(tmp_path / "out.jsonl")
     results.add(0, {"i": 0})
     disk = results._file
-    with Path("/dev/full").open("wb", buffering=0) as results._file:
-        with pytest.raises(BatchwrightError, match=r"No space left .* are in .*\.part"):
-            results.add(1, {"i": 1})
+    with (
+        Path("/dev/full").open("wb", buffering=0) as results._file,
+        pytest.raises(BatchwrightError, match=r"No space left .* are in .*\.part"),
+    ):
+        results.add(1, {"i": 1})
     results._file = disk
     results.close()
     assert indices(tmp_path / "out.jsonl") == [0]
