@@ -1,7 +1,7 @@
 """TOML tables to attrs classes: strictly, and with the path of whatever is wrong.
 
-An option may be a bool, int, float, str, Path or Literal, one of these or None, an array
-or a table of them, or a table with an attrs class of its own. Nothing is coerced but an
+An option may be a bool, int, float, str, Path, Literal or None, an array or a table of one
+of these, a table with an attrs class of its own, or a union. Nothing is coerced but an
 integer to a float.
 """
 
@@ -122,9 +122,15 @@ class Structure:
         origin, arguments = _parts(kind)
         if attrs.has(kind) and isinstance(value, Mapping):
             return self._table(kind, value, path)
-        if origin in (Union, UnionType) and NoneType in arguments:
-            (needed,) = (t for t in arguments if t is not NoneType)
-            return None if value is None else self.build(needed, value, path)
+        if origin in (Union, UnionType):
+            needed = [t for t in arguments if t is not NoneType]
+            if len(needed) == 1 and value is not None:
+                return self.build(needed[0], value, path)
+            for alternative in arguments:
+                trial = Structure()
+                result = trial.build(alternative, value, path)
+                if not trial.problems:
+                    return result
         if origin in _ARRAYS and isinstance(value, list | tuple):
             make, item = list if origin is list else tuple, (*arguments, Any)[0]
             return make(self.build(item, v, f"{path}[{i}]") for i, v in enumerate(value))
@@ -135,11 +141,11 @@ class Structure:
             return float(value)
         if kind is Path and isinstance(value, str | Path):
             return Path(value)
-        if origin is Literal and value in arguments:
+        if origin is Literal and (type(value), value) in [(type(a), a) for a in arguments]:
             return value
         if kind is Any or (type(value) is kind and kind is not float):
             return value
-        hint = did_you_mean(value, arguments) if origin is Literal else ""
+        hint = did_you_mean(value, map(str, arguments)) if origin is Literal else ""
         self.note(path, f"expected {type_name(kind)}, got {value!r}{hint and '.' + hint}")
         return None
 

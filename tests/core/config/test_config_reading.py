@@ -263,6 +263,7 @@ class Options:
     share: float = option(0.5, "A share.", ge=0, lt=1)
     rate: float = field(default=1.0, validator=validators.gt(0))
     mode: Literal["a", "b"] = "a"
+    either: int | str | None = None
     maybe: float | None = None
     weights: dict[str, float] = field(factory=dict)
     names: list[str] = field(factory=list)
@@ -282,6 +283,7 @@ def test_structure_options_builds_every_type():
             "needed": 3,
             "share": 0,
             "mode": "b",
+            "either": "x",
             "maybe": 2,
             "weights": {"a": 1},
             "names": ["n"],
@@ -296,6 +298,7 @@ def test_structure_options_builds_every_type():
         needed=3,
         share=0.0,
         mode="b",
+        either="x",
         maybe=2.0,
         weights={"a": 1.0},
         names=["n"],
@@ -312,6 +315,7 @@ def test_structure_options_builds_every_type():
         ({"needed": 1, "share": 1}, "gate[1].share: expected a number >= 0 and < 1, got 1.0"),
         ({"needed": 1, "rate": 0}, "gate[1]: 'rate' must be > 0: 0.0"),
         ({"needed": 1, "mode": "c"}, "gate[1].mode: expected one of 'a', 'b', got 'c'"),
+        ({"needed": 1, "either": 1.5}, "gate[1].either: expected an integer or a string, got"),
         ({"needed": 1, "weights": {"a": "x"}}, "[1].weights.a: expected a number, got 'x'"),
         ({"needed": 1, "weights": 3}, "gate[1].weights: expected a table, got 3"),
         ({"needed": 1, "where": 3}, "gate[1].where: expected a path, got 3"),
