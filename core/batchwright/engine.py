@@ -190,9 +190,15 @@ class Engine:
         if isinstance(prompt, str) or (prompt and isinstance(prompt[0], Mapping)):
             if self.tokenizer is None:
                 raise RequestRefusedError(request_id, "the model has no tokenizer; give token ids")
-            if isinstance(prompt, str):
-                return self.tokenizer.encode(prompt)
-            return self.tokenizer.encode_chat(prompt)  # type: ignore[arg-type]
+            try:
+                if isinstance(prompt, str):
+                    return self.tokenizer.encode(prompt)
+                return self.tokenizer.encode_chat(prompt)  # type: ignore[arg-type]
+            except BatchwrightError:
+                raise
+            except Exception as error:  # e.g. a lone surrogate; one request's fault alone
+                reason = f"its prompt cannot be tokenized: {type(error).__name__}: {error}"
+                raise RequestRefusedError(request_id, reason) from error
         return prompt  # type: ignore[return-value]
 
     def _execute(self, plan: SchedulerOutput) -> ModelOutput | None:

@@ -112,6 +112,18 @@ def test_text_needs_a_tokenizer() -> None:
         engine.add([1, 2], SamplingParams(stop="x"))
 
 
+def test_a_prompt_that_cannot_be_tokenized_is_refused_alone() -> None:
+    class Fussy(Letters):
+        def encode(self, text: str) -> list[int]:
+            return list(text.encode())
+
+    engine = make_engine(tokenizer=Fussy())
+    for prompt in ("\ud800", [{"role": "user", "content": "\ud800"}]):
+        with pytest.raises(RequestRefusedError, match="cannot be tokenized: UnicodeEncodeError"):
+            engine.add(prompt)
+    assert len(list(engine.generate(["fine"], SamplingParams(max_tokens=2)))) == 1
+
+
 def test_abort_appears_as_an_output() -> None:
     engine = make_engine()
     request_id = engine.add([1, 2, 3], SamplingParams(max_tokens=50))

@@ -82,6 +82,10 @@ def parse_json_line(line: str, number: int, sampling: SamplingParams) -> PromptL
         ) from None
     except RecursionError:
         raise LineError("expected a JSON object, got one nested too deeply") from None
+    except LineError:
+        raise
+    except ValueError as error:  # an integer of thousands of digits
+        raise LineError(f"expected a JSON object, got invalid JSON: {error}") from None
     if not isinstance(table, dict):
         raise LineError(f"expected a JSON object, got {_short(table)}")
     for key in table:

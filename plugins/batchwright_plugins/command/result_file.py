@@ -53,9 +53,9 @@ class ResultFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._part = path.with_name(f"{path.name}.part")
-        if path.is_dir():
+        if path.is_dir() or not path.name:
             raise ConfigError("is a folder; a file is expected", source=str(path))
+        self._part = path.with_name(f"{path.name}.part")
         try:
             # Unbuffered: a result is with the system as soon as it is written.
             self._file: IO[bytes] = self._part.open("xb", buffering=0)

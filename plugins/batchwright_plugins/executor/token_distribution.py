@@ -102,10 +102,12 @@ def _kept(
 def _weights(logits: torch.Tensor, temperature: torch.Tensor) -> torch.Tensor:
     """Probabilities, scaled so that the largest is 1.
 
-    Subtracting the largest first keeps a tiny temperature from overflowing.
+    Subtracting the largest first keeps a tiny temperature from overflowing. One that
+    float32 does not hold is not to become 0, or the largest would be 0 / 0.
     """
     shifted = logits - logits.amax(-1, keepdim=True)
-    return shifted.div_(temperature.float().unsqueeze(1)).exp_()
+    least = torch.finfo(torch.float32).tiny
+    return shifted.div_(temperature.float().clamp_(min=least).unsqueeze(1)).exp_()
 
 
 def _whole(

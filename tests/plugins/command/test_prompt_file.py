@@ -133,6 +133,7 @@ def test_standard_input_is_json_if_it_begins_so(
         ({"prompt": "a", "id": "x", "request_id": "y"}, ":1: id: is given as request_id,"),
         ({"prompt": "a", "priority": True}, ":1: priority: expected an integer (smaller "),
         ('{"prompt": "a", "deadline": NaN}', ":1: deadline: expected a number (seconds "),
+        (f'{{"prompt": "a", "seed": {"9" * 5000}}}', ":1: expected a JSON object, got invalid"),
         ({"prompt": "a", "client": 7}, ":1: client: expected a string, got 7"),
         ({"prompt": "a", "hints": []}, ":1: hints: expected an object, got []"),
     ],

@@ -51,6 +51,11 @@ def test_part_file_of_another_run_is_not_overwritten(tmp_path: Path) -> None:
     assert indices(part) == [9]
 
 
+def test_this_folder_is_no_file() -> None:
+    with pytest.raises(ConfigError, match="is a folder"):
+        ResultFile(Path())
+
+
 @pytest.mark.parametrize(
     ("path", "message"),
     [("no/out.jsonl", "cannot be written: No such file"), ("folder", "is a folder")],

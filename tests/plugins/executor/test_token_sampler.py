@@ -108,10 +108,11 @@ def test_greedy_takes_the_lowest_of_equal_tokens() -> None:
     assert sample(logits, [row(), row(), row(temperature=1.0, top_k=1)]).token_ids == [0, 17, 0]
 
 
-def test_tiny_temperature_is_greedy_and_finite() -> None:
+@pytest.mark.parametrize("temperature", [1e-30, 1e-300])
+def test_tiny_temperature_is_greedy_and_finite(temperature: float) -> None:
     """Dividing by next to nothing neither overflows nor divides zero by zero."""
     logits = logits_of(1, 4, 300, torch.float32)
-    rows = [row(i, temperature=1e-30, top_p=0.5 if i % 2 else 1.0) for i in range(4)]
+    rows = [row(i, temperature=temperature, top_p=0.5 if i % 2 else 1.0) for i in range(4)]
     assert sample(logits.clone(), rows).token_ids == logits.argmax(-1).tolist()
 
 
