@@ -50,6 +50,8 @@ def _smaller(workload: Workload) -> Iterator[Workload]:
     for index in range(len(workload.aborts)):
         kept = workload.aborts[:index] + workload.aborts[index + 1 :]
         yield evolve(workload, aborts=kept)
+    if workload.resets or workload.pauses:
+        yield evolve(workload, resets=(), pauses=())
     for setup in _simpler_setups(workload.setup):
         yield evolve(workload, setup=setup)
     for index, job in enumerate(workload.jobs):

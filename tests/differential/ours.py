@@ -78,6 +78,15 @@ class Ours:
     def abort(self, name: str) -> None:
         self.scheduler.abort(name)
 
+    def reset(self) -> None:
+        self.scheduler.reset_prefix_cache()
+
+    def pause(self, *, paused: bool) -> None:
+        if paused:
+            self.scheduler.pause()
+        else:
+            self.scheduler.resume()
+
     def schedule(self) -> Planned:
         self._plan = plan = self.scheduler.schedule()
         new = {row.req_id: row for row in plan.scheduled_new_reqs}

@@ -27,6 +27,7 @@ from vllm.config import CacheConfig, ModelConfig, SchedulerConfig, VllmConfig
 from vllm.sampling_params import SamplingParams
 from vllm.utils.hashing import sha256
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
+from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
 from vllm.v1.outputs import ModelRunnerOutput
@@ -169,6 +170,13 @@ class Peer:
 
     def abort(self, name: str) -> None:
         self.scheduler.finish_requests(name, RequestStatus.FINISHED_ABORTED)
+
+    def reset(self) -> None:
+        self.scheduler.reset_prefix_cache()
+
+    def pause(self, *, paused: bool) -> None:
+        state = PauseState.PAUSED_NEW if paused else PauseState.UNPAUSED
+        self.scheduler.set_pause_state(state)
 
     def schedule(self) -> Planned:
         self.scheduler.preempted = []

@@ -85,6 +85,10 @@ class Side(Protocol):
 
     def abort(self, name: str) -> None: ...
 
+    def reset(self) -> None: ...
+
+    def pause(self, *, paused: bool) -> None: ...
+
     def schedule(self) -> Planned: ...
 
     def update(self, tokens: Mapping[str, Sequence[int]]) -> Updated: ...
@@ -138,6 +142,7 @@ def play(workload: Workload, side: Side, max_steps: int = MAX_STEPS) -> list[Ste
             if job.step == number:
                 side.add(job)
         _abort(workload, side, number, computing=False)
+        _switch(workload, side, number)
         if number > workload.last_event and not side.is_busy:
             break
         plan = side.schedule()
@@ -151,6 +156,15 @@ def _abort(workload: Workload, side: Side, step: int, *, computing: bool) -> Non
     for abort in workload.aborts:
         if (abort.step, abort.computing) == (step, computing):
             side.abort(abort.name)
+
+
+def _switch(workload: Workload, side: Side, step: int) -> None:
+    """What is said to the scheduler itself before a step."""
+    for start, end in workload.pauses:
+        if step in (start, end):
+            side.pause(paused=step == start)
+    if step in workload.resets:
+        side.reset()
 
 
 def _span(block_ids: Sequence[int]) -> str:

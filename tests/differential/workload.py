@@ -113,18 +113,26 @@ class Abort:
 
 @frozen(kw_only=True)
 class Workload:
-    """Everything that a run depends on."""
+    """Everything that a run depends on.
+
+    Args:
+        resets: Before these steps the prefix cache is to be forgotten, if it can be.
+        pauses: (first step, step after the last) of a time without admissions.
+    """
 
     family: str = ""
     seed: int = 0
     setup: Setup = field(factory=Setup)
     jobs: tuple[Job, ...] = ()
     aborts: tuple[Abort, ...] = ()
+    resets: tuple[int, ...] = ()
+    pauses: tuple[tuple[int, int], ...] = ()
 
     @property
     def last_event(self) -> int:
         """The step before which the last of them comes or goes."""
-        return max((event.step for event in (*self.jobs, *self.aborts)), default=0)
+        steps = [event.step for event in (*self.jobs, *self.aborts)]
+        return max((*steps, *self.resets, *(end for _, end in self.pauses)), default=0)
 
     def without(self, names: frozenset[str]) -> Workload:
         """The same without some jobs."""
@@ -137,6 +145,8 @@ class Workload:
     def dumps(self) -> str:
         """Lines of JSON, one a job, without defaults; ``loads`` reads them."""
         head = {"family": self.family, "seed": self.seed, "setup": _short(self.setup)}
+        if self.resets or self.pauses:
+            head |= {"resets": self.resets, "pauses": self.pauses}
         lines = [json.dumps(head)]
         lines += [json.dumps({"job": _short(job)}) for job in self.jobs]
         lines += [json.dumps({"abort": _short(abort)}) for abort in self.aborts]
@@ -154,6 +164,8 @@ class Workload:
             setup=Setup(**head["setup"]),
             jobs=tuple(jobs),
             aborts=tuple(aborts),
+            resets=tuple(head.get("resets", ())),
+            pauses=tuple((start, end) for start, end in head.get("pauses", ())),
         )
 
 

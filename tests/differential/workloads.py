@@ -54,6 +54,8 @@ class Recipe:
     caching: float = 1.0
     chunking: float = 1.0
     full_need: float = 1.0
+    resets: int = 0
+    pauses: bool = False
 
 
 TIGHT = (1.0, 1.6)
@@ -96,6 +98,10 @@ FAMILIES: dict[str, Recipe] = {
     "no-chunking": Recipe(chunking=0.0, pool=(1.0, 2.0)),
     "no-full-need": Recipe(full_need=0.0, pool=TIGHT, prompt=(10, 120), budget=(8, 64)),
     "model-length": Recipe(outgrow=1.0, pool=(1.0, 2.0)),
+    "pauses": Recipe(pauses=True, pool=TIGHT, outputs=(6, 30)),
+    "resets": Recipe(
+        resets=20, bursts=3, spread=90, jobs=(3, 8), outputs=(1, 8), pool=(1.0, 2.0), twins=0.5
+    ),
     "everything": Recipe(
         jobs=(2, 16),
         prompt=(1, 150),
@@ -133,7 +139,16 @@ def make(family: str, seed: int) -> Workload:
         for job in jobs
         if chance.random() < recipe.aborts
     ]
-    return Workload(family=family, seed=seed, setup=setup, jobs=tuple(jobs), aborts=tuple(aborts))
+    start = chance.randint(0, recipe.spread)
+    return Workload(
+        family=family,
+        seed=seed,
+        setup=setup,
+        jobs=tuple(jobs),
+        aborts=tuple(aborts),
+        resets=tuple(range(0, 6 * recipe.resets, 6)),
+        pauses=((start, start + chance.randint(1, 8)),) if recipe.pauses else (),
+    )
 
 
 def _setup(chance: random.Random, recipe: Recipe, jobs: list[Job]) -> Setup:
