@@ -138,6 +138,7 @@ class Request:
     on_executor: bool = field(init=False, default=False)
     high_water: int = field(init=False, default=0)
     num_preemptions: int = field(init=False, default=0)
+    num_displacements: int = field(init=False, default=0)
     num_cached_tokens: int | None = field(init=False, default=None)
     num_recomputed_tokens: int = field(init=False, default=0)
     scheduled_time: float | None = field(init=False, default=None)

@@ -1,4 +1,4 @@
-"""What a gate may answer about a request."""
+"""What a gate may answer about a request, and a policy about those that run."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ def _check_text(verdict: Any, attribute: Any, value: object) -> None:
 
 def _text(default: Any = NOTHING) -> Any:
     return field(default=default, validator=_check_text)
+
+from batchwright.request_view import RequestView
 
 
 @frozen
@@ -59,6 +61,23 @@ class Park:
 
     key: str = _text()
     reason: str = _text("")
+
+
+@frozen
+class Pause:
+    """A running request pauses: it keeps its blocks, but not its seat.
+
+    Its blocks are the first to go when blocks run out; then it is computed again.
+    """
+
+    request: RequestView
+
+
+@frozen
+class Release:
+    """A running request gives up its seat and its blocks, as in a preemption."""
+
+    request: RequestView
 
 
 Verdict = Admit | Skip | Stop | Reject | Park

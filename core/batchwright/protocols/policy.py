@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import Any, ClassVar
+from collections.abc import Hashable, Iterable
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from batchwright.context import Context
 from batchwright.protocols.component import Component, Lifecycle
 from batchwright.queues import KeyedQueue, WaitingQueue
 from batchwright.request_view import RequestView
+from batchwright.verdicts import Pause, Release
+
+if TYPE_CHECKING:
+    from batchwright.step_view import StepView
 
 Key = float | tuple[float, ...]
 
@@ -65,6 +69,30 @@ class SchedulingPolicy(Component, Lifecycle):
         Cost class: shortage (once a running request in such a step).
         """
         return 0
+
+    def yield_running(self, view: StepView) -> Iterable[Pause | Release]:
+        """Name running requests that pause, or release their blocks, for those that wait.
+
+        Called at the beginning of a step if requests wait and something has changed
+        since the last call: an arrival, an end, an admission, a preemption, a mark, an
+        alarm, a notice. Who yields returns to the queue and is not admitted again in
+        the same step; ``scheduler.max_displacements`` bounds how often a request yields
+        in its life. Others are admitted in the same step as far as there is room.
+
+        Cost class: event.
+        """
+        return ()
+
+    def displaces(self, waiting: RequestView, running: RequestView) -> bool:
+        """Whether the head of the queue may take a running request's place.
+
+        Called when the head finds no seat or no blocks, with the running request that
+        the victim plugin names, and once more with the two exchanged: it must be True
+        one way only. For a seat the other pauses; for blocks it releases its own.
+
+        Cost class: shortage.
+        """
+        return False
 
     def account(self, request: RequestView) -> Hashable:
         """The account that pays for this request, e.g. ``request.client``.

@@ -20,6 +20,8 @@ class Departures:
             self._stop_running(request)
         else:
             state.room.remove(request)
+            if request.request_id in state.paused:
+                self._give_up_blocks(request)
         request.status = status
         request.finish = finish = Finish(status, detail)
         request.finish_time = state.clock.now()
@@ -28,6 +30,7 @@ class Departures:
         del state.requests[request.request_id]
         state.finished_ids.append(request.request_id)
         state.ended[request.request_id] = finish
+        state.has_changed = True
         state.announcer.tell("on_finish", request.view)
 
     def fail(self, request: Request, fault: RequestFault) -> None:
@@ -47,15 +50,52 @@ class Departures:
         lost = request.num_computed_tokens
         kept = self._keep(request)
         self._stop_running(request)
-        request.status = RequestStatus.PREEMPTED
         request.high_water = max(request.high_water, lost)
         request.num_computed_tokens = kept
-        request.draft_token_ids = []
         request.num_preemptions += 1
-        request.waiting_reason = f"preempted ({cause})"
-        state.draft.preempted.append(request)
-        self.wait_again(request)
+        self._wait_preempted(request, cause)
         state.announcer.tell("on_preempt", request.view, cause, lost - kept)
+
+    def pause(self, request: Request) -> None:
+        """Make a running request wait with its blocks, until somebody needs them."""
+        state = self._state
+        self._leave_seat(request)
+        state.paused[request.request_id] = request
+        self._wait_preempted(request, "paused")
+        state.announcer.tell("on_preempt", request.view, "paused", 0)
+
+    def reclaim(self, request: Request) -> None:
+        """Take the blocks of a paused request; it will be computed again."""
+        state = self._state
+        lost = request.num_computed_tokens
+        self._give_up_blocks(request)
+        request.high_water = max(request.high_water, lost)
+        request.num_computed_tokens = 0
+        request.num_preemptions += 1
+        state.announcer.tell("on_preempt", request.view, "shortage", lost)
+
+    def reclaim_any(self, but: Request | None = None) -> bool:
+        """Take the blocks of the request that paused last, if there is one."""
+        for request in reversed(self._state.paused.values()):
+            if request is not but:
+                self.reclaim(request)
+                return True
+        return False
+
+    def victim_for(self, request: Request) -> Request:
+        """Whom the victim plugin names; the running tail if it names nobody."""
+        state = self._state
+        running = state.view.running
+        chosen = state.faults.ask(
+            state.components.victim,
+            "choose",
+            (running, request.view, state.view),
+            check=lambda view: view is not None and view in running,
+            expected="a running request",
+        )
+        if chosen is None:
+            return next(reversed(state.running.values()))
+        return state.running[chosen.request_id]
 
     def wait_again(self, request: Request) -> None:
         """Queue a preempted request, once no step in flight will answer it."""
@@ -86,8 +126,20 @@ class Departures:
         )
         return kept or 0
 
+    def _wait_preempted(self, request: Request, cause: str) -> None:
+        request.status = RequestStatus.PREEMPTED
+        request.draft_token_ids = []
+        request.waiting_reason = f"preempted ({cause})"
+        self._state.draft.preempted.append(request)
+        self._state.has_changed = True
+        self.wait_again(request)
+
     def _stop_running(self, request: Request) -> None:
         """Take a running request out of the plan and give back all that it holds."""
+        self._leave_seat(request)
+        self._give_up_blocks(request)
+
+    def _leave_seat(self, request: Request) -> None:
         state = self._state
         del state.running[request.request_id]
         state.steady.end(request)
@@ -95,10 +147,14 @@ class Departures:
         if planned and not state.settings.compat.keeps_victims_hashes:
             # What this step was to compute of it will not be computed.
             state.kv.unpublish(request.view, request.num_computed_tokens)
+        self.release_resources(request)
+
+    def _give_up_blocks(self, request: Request) -> None:
+        state = self._state
+        state.paused.pop(request.request_id, None)
         num_blocks = state.fence.release(request)
         if request.account is not None:
             request.account.holds(-num_blocks)
-        self.release_resources(request)
 
     def release_resources(self, request: Request, count: int | None = None) -> None:
         """Give back the first ``count`` reservations of a request (all if None)."""

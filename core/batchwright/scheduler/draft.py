@@ -20,6 +20,7 @@ class Draft:
         tokens: Granted tokens by request id, in scheduling order.
         granted: Requests whose grant was decided by a visit.
         tables: Blocks to send: new ones, or for an admitted request its whole table.
+        yielded: Requests that the policy let yield in this step.
         num_carried: Requests in steady decode, granted their token without a visit.
         shortage: Whether a running request got no blocks.
         stopped_by: Whom the waiting scan ended at, if anybody in particular, and why.
@@ -36,6 +37,7 @@ class Draft:
     tables: dict[str, list[int]] = Factory(dict)
     draft_tokens: dict[str, list[int]] = Factory(dict)
     debts: dict[str, int] = Factory(dict)
+    yielded: dict[str, Request] = Factory(dict)
     preempted: list[Request] = Factory(list)
     preempted_for: dict[str, str] = Factory(dict)
     passed_over: dict[str, str] = Factory(dict)

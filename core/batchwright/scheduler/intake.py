@@ -125,6 +125,7 @@ class Intake:
     def _queue(self, request: Request, park: Park | None) -> None:
         state = self._state
         state.requests[request.request_id] = request
+        state.has_changed = True
         try:
             if state.keeps_accounts:
                 request.account = state.ledger.open(

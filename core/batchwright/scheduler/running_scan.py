@@ -151,26 +151,13 @@ class RunningScan:
         if not state.fits_pool(request.num_tokens):
             self._departures.finish(request, RequestStatus.FINISHED_LENGTH, "kv_capacity")
             return True
+        if self._departures.reclaim_any():
+            return True
         state.draft.shortage = True
-        victim = self._victim(request)
+        victim = self._departures.victim_for(request)
         state.draft.preempted_for[victim.request_id] = request.request_id
         self._departures.preempt(victim, "shortage")
         return victim is not request
-
-    def _victim(self, request: Request) -> Request:
-        """Whom the victim plugin names; the running tail if it names nobody."""
-        state = self._state
-        running = state.view.running
-        chosen = state.faults.ask(
-            state.components.victim,
-            "choose",
-            (running, request.view, state.view),
-            check=lambda view: view is not None and view in running,
-            expected="a running request",
-        )
-        if chosen is None:
-            return next(reversed(state.running.values()))
-        return state.running[chosen.request_id]
 
     def _trim_drafts(self, request: Request) -> None:
         """Cut drafts to the step's cap."""

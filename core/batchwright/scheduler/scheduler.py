@@ -24,6 +24,7 @@ from batchwright.scheduler.running_scan import RunningScan
 from batchwright.scheduler.settings import SchedulerSettings
 from batchwright.scheduler.state import State
 from batchwright.scheduler.waiting_scan import WaitingScan
+from batchwright.scheduler.yielding import Yielding
 from batchwright.step_record import StepRecord
 from batchwright.step_view import StepView
 
@@ -54,8 +55,9 @@ class Scheduler:
         self._state = state = State(components, settings, limits, clock)
         self._departures = Departures(state)
         self._intake = Intake(state, self._departures)
+        self._yielding = Yielding(state, self._departures)
         self._running_scan = RunningScan(state, self._departures)
-        self._waiting_scan = WaitingScan(state, self._departures)
+        self._waiting_scan = WaitingScan(state, self._departures, self._yielding)
         self._results = Results(state, self._departures)
         self._guard = ProgressGuard(state)
         self._controls = tuple(c for c in components.controls if overrides(c, "caps"))
@@ -107,6 +109,7 @@ class Scheduler:
         try:
             self._settle()
             state.draft = self._open_draft()
+            self._yielding.run()
             self._running_scan.run()
             self._waiting_scan.run()
             plan = commit_plan(state)
@@ -150,6 +153,8 @@ class Scheduler:
         state.draft = Draft()
         while state.fence.flights:
             state.fence.lower(state.fence.flights.popleft().plan.step_id)
+        while self._departures.reclaim_any():
+            pass  # what paused ones hold is lost as well
         for request in reversed(list(state.running.values())):
             self._departures.preempt(request, "executor")
         for request in list(state.requests.values()):
@@ -309,6 +314,7 @@ class Scheduler:
         """Take in what came since the last step: notices, marks, alarms."""
         state = self._state
         while state.notices:
+            state.has_changed = True
             state.room.wake(*state.notices.popleft())
         if state.marks.any_reached:
             for component, view, payload in state.marks.due():

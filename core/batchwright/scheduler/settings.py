@@ -14,6 +14,7 @@ class SchedulerSettings:
     Args:
         max_num_scheduled_tokens: Tokens granted in a step at most.
         pipeline_depth: Plans that may be in flight at once.
+        max_displacements: Times that a request yields voluntarily; then it is immune.
         scan_window: Waiting requests that a scan may pass over without a key.
         backfill: Waiting requests without room that a scan may pass over.
         stall_steps: Steps without any progress before the progress guard steps in.
@@ -23,6 +24,7 @@ class SchedulerSettings:
 
     max_num_scheduled_tokens: int
     pipeline_depth: int = 1
+    max_displacements: int = 3
     scan_window: int = 64
     backfill: int = 0
     stall_steps: int = 3

@@ -29,6 +29,8 @@ class State:
     Attributes:
         requests: All live requests by id.
         running: Those that run, in order of admission.
+        paused: Those that wait but hold their blocks, in the order in which they paused.
+        has_changed: Whether anything happened since the policy was asked who yields.
         room: Those that wait.
         fence: Steps in flight, and the blocks held back for them.
         draft: The plan being made; ``no_draft`` between steps.
@@ -51,6 +53,7 @@ class State:
         self.kv = components.kv
         self.requests: dict[str, Request] = {}
         self.running: dict[str, Request] = {}
+        self.paused: dict[str, Request] = {}
         self.faults = Faults(settings.max_component_faults)
         self.announcer = Announcer(components, self.faults)
         self.room = WaitingRoom(components.policy, self.faults)
@@ -76,6 +79,7 @@ class State:
         self.num_slots = sum(1 for _ in components)
         self.now = clock.now()
         self.admission_paused = False
+        self.has_changed = True
         self.bypass_choices = False
         self._next_running_order = 0
 
@@ -110,6 +114,7 @@ class State:
         Raises:
             PluginError: It failed too often in a row.
         """
+        self.has_changed = True
         try:
             getattr(component, method)(*arguments)
         except Exception as error:

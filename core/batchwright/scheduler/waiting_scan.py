@@ -8,11 +8,13 @@ from attrs import frozen
 
 from batchwright.protocols import Gate, Need, PrefixHit, Resource
 from batchwright.protocols.component import overrides
+from batchwright.protocols.kv import NO_HIT
 from batchwright.request import Request, RequestStatus
 from batchwright.scheduler.departures import Departures
 from batchwright.scheduler.faults import RequestFault, ask_about
 from batchwright.scheduler.limiting import limited
 from batchwright.scheduler.state import State
+from batchwright.scheduler.yielding import Yielding
 from batchwright.verdicts import Admit, Park, Reject, Skip, Stop, Verdict
 
 
@@ -23,10 +25,12 @@ class Held:
     Args:
         reason: Shown wherever it is asked why the request waits.
         max_passed: The scan goes on behind it while fewer than this were passed over.
+        lacks_blocks: Whether it would be admitted if there were more free blocks.
     """
 
     reason: str
     max_passed: int = 0
+    lacks_blocks: bool = False
 
 
 class WaitingScan:
@@ -37,9 +41,10 @@ class WaitingScan:
     transaction. The first that gets none ends the scan.
     """
 
-    def __init__(self, state: State, departures: Departures) -> None:
+    def __init__(self, state: State, departures: Departures, yielding: Yielding) -> None:
         self._state = state
         self._departures = departures
+        self._yielding = yielding
         self._held: Held | None = None
         gates = state.components.gates
         self._scanning = tuple(gate for gate in gates if overrides(gate, "scan"))
@@ -62,6 +67,8 @@ class WaitingScan:
                 break
             held = self._consider(request)
             if held is None:
+                continue
+            if held.lacks_blocks and self._yielding.displace(request, pause=False):
                 continue
             if num_passed_over >= held.max_passed:
                 self._stop_at(request, held.reason)
@@ -99,10 +106,10 @@ class WaitingScan:
         state = self._state
         if state.draft.num_tokens_left <= 0:
             return "the step's token budget is used up"
-        if len(state.running) >= state.limits.max_num_seqs:
-            return "max_num_seqs requests are running"
         if state.draft.num_admissions_left <= 0:
             return "a control's cap on admissions is reached"
+        if len(state.running) >= state.limits.max_num_seqs and not self._yielding.free_seat():
+            return "max_num_seqs requests are running"
         return None
 
     def _consider(self, request: Request) -> Held | None:
@@ -117,22 +124,41 @@ class WaitingScan:
         state = self._state
         if not self._passes(self._judging, "candidate", request, state.view):
             return self._held
-        hit = state.kv.lookup(request.view)
-        debt = request.num_tokens - hit.num_tokens
+        if request.request_id in state.draft.yielded:
+            return Held("it yielded in this step", len(state.draft.yielded))
+        hit = NO_HIT if request.request_id in state.paused else state.kv.lookup(request.view)
+        computed = max(request.num_computed_tokens, hit.num_tokens)
+        debt = request.num_tokens - computed
         num_tokens, reason = self._grant(request, debt)
         if num_tokens <= 0:
             return Held(reason)
-        need = self._need(request, hit, num_tokens)
+        need = self._need(request, hit, computed + num_tokens)
+        if state.paused and self._reclaim_for(request, need):
+            return self._try_to_admit(request)  # what was taken may be hit, or free, now
         if not self._passes(self._sizing, "sized", request, need, hit, state.view):
             return self._held
         if not self._reserve(request):
             return self._held
-        table = self._allocate(request, hit, num_tokens)
+        table = self._allocate(request, hit, computed + num_tokens)
         if table is None:
             self._departures.release_resources(request)
-            return Held("not enough free KV blocks", state.settings.backfill)
+            return Held("not enough free KV blocks", state.settings.backfill, lacks_blocks=True)
+        request.num_computed_tokens = computed
         self._admit(request, hit, need, num_tokens, debt, table)
         return None
+
+    def _reclaim_for(self, request: Request, need: Need) -> bool:
+        """Take blocks of paused requests if that is what a candidate lacks.
+
+        Returns:
+            Whether any were taken.
+        """
+        kv = self._state.kv
+        paused = [r for r in self._state.paused.values() if r is not request]
+        lacking = need.num_full_blocks - kv.num_free_blocks
+        if lacking <= 0 or lacking > sum(len(kv.block_ids(r.view)) for r in paused):
+            return False
+        return self._departures.reclaim_any(but=request)
 
     def _passes(
         self, gates: tuple[Gate, ...], phase: str, request: Request, *arguments: Any
@@ -160,7 +186,8 @@ class WaitingScan:
         match verdict:
             case Stop():
                 # What does not fit may be passed by what does, if so configured.
-                return Held(reason, state.settings.backfill if phase == "sized" else 0)
+                sized = phase == "sized"
+                return Held(reason, state.settings.backfill if sized else 0, lacks_blocks=sized)
             case Skip(until=None):
                 return Held(reason, state.settings.scan_window)
             case Skip(until=str(key)):
@@ -184,9 +211,9 @@ class WaitingScan:
             return 0, "its prompt does not fit into what is left of the step's budget"
         return allowance, ""
 
-    def _need(self, request: Request, hit: PrefixHit, num_tokens: int) -> Need:
+    def _need(self, request: Request, hit: PrefixHit, num_computed: int) -> Need:
         kv = self._state.kv
-        slots = self._num_slots(hit.num_tokens + num_tokens)
+        slots = self._num_slots(num_computed)
         step = kv.num_needed(request.view, slots, hit)
         known = max(slots, request.num_tokens)
         full = step if known == slots else kv.num_needed(request.view, known, hit)
@@ -235,10 +262,9 @@ class WaitingScan:
         self._state.room.skip(request, key, f"{reason} (skipped until {key!r})")
         return None
 
-    def _allocate(self, request: Request, hit: PrefixHit, num_tokens: int) -> list[int] | None:
+    def _allocate(self, request: Request, hit: PrefixHit, num_computed: int) -> list[int] | None:
         kv = self._state.kv
-        computed = hit.num_tokens + num_tokens
-        new = kv.allocate(request.view, self._num_slots(computed), computed, hit)
+        new = kv.allocate(request.view, self._num_slots(num_computed), num_computed, hit)
         return None if new is None else kv.block_ids(request.view)
 
     def _admit(
@@ -254,7 +280,8 @@ class WaitingScan:
         state.room.remove(request)
         request.status = RequestStatus.RUNNING
         request.waiting_reason = ""
-        request.num_computed_tokens = hit.num_tokens
+        was_paused = state.paused.pop(request.request_id, None) is not None
+        state.has_changed = True
         if request.num_cached_tokens is None:
             request.num_cached_tokens = hit.num_tokens
             request.scheduled_time = state.now
@@ -263,7 +290,7 @@ class WaitingScan:
         state.draft.admit(request, table)
         if request.account is not None:
             request.account.cached_tokens += hit.num_tokens
-            request.account.holds(len(table))
+            request.account.holds(need.num_step_blocks if was_paused else len(table))
         state.announcer.tell("on_admit", request.view, hit.num_tokens, need.num_step_blocks)
 
     def _stop_at(self, request: Request, reason: str) -> None:

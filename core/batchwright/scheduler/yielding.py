@@ -1,0 +1,92 @@
+"""Voluntary yielding: a policy lets running requests pause, or give way to others."""
+
+from __future__ import annotations
+
+from batchwright.protocols.component import overrides
+from batchwright.request import Request
+from batchwright.scheduler.departures import Departures
+from batchwright.scheduler.state import State
+from batchwright.verdicts import Pause, Release
+
+
+class Yielding:
+    """Carries out what a policy says in ``yield_running`` and ``displaces``.
+
+    Guards: nobody yields while nobody waits; who has yielded does not return in the same
+    step; after ``max_displacements`` a request is immune; one request displaces another
+    only if not also the other way round.
+    """
+
+    def __init__(self, state: State, departures: Departures) -> None:
+        self._state = state
+        self._departures = departures
+        policy = state.components.policy
+        self._yields = overrides(policy, "yield_running")
+        self._displaces = overrides(policy, "displaces")
+
+    def run(self) -> None:
+        """Ask the policy who yields; only if something changed since it was asked."""
+        state = self._state
+        if not (self._yields and state.has_changed and state.room.num_in_queue):
+            return
+        state.has_changed = False
+        named = state.faults.ask(
+            state.components.policy,
+            "yield_running",
+            (state.view,),
+            check=lambda named: all(isinstance(one, Pause | Release) for one in named),
+            expected="Pause(request) and Release(request)",
+        )
+        for one in named or ():
+            if one.request in state.view.running:
+                self._yield(state.running[one.request.request_id], pause=isinstance(one, Pause))
+
+    def free_seat(self) -> bool:
+        """Whether a running request has given its seat to the head of the queue."""
+        head = self._state.room.head() if self._displaces else None
+        return head is not None and self.displace(head, pause=True)
+
+    def displace(self, head: Request, *, pause: bool) -> bool:
+        """Make the running request that the victim plugin names give way to another.
+
+        Args:
+            head: Who would take its place.
+            pause: Whether its seat alone is needed, so that it can keep its blocks.
+
+        Returns:
+            Whether it gave way.
+        """
+        state = self._state
+        if not (self._displaces and state.running) or head.request_id in state.draft.yielded:
+            return False
+        victim = self._departures.victim_for(head)
+        if victim.request_id in state.draft.admitted or not self._may(head, victim):
+            return False
+        return self._yield(victim, pause=pause)
+
+    def _may(self, head: Request, victim: Request) -> bool:
+        """Whether one request may displace another: strictly better only."""
+        state = self._state
+        one_way, other_way = (
+            state.faults.ask(
+                state.components.policy,
+                "displaces",
+                (waiting.view, running.view),
+                check=lambda answer: isinstance(answer, bool),
+                expected="True or False",
+            )
+            for waiting, running in ((head, victim), (victim, head))
+        )
+        return one_way is True and other_way is False
+
+    def _yield(self, request: Request, *, pause: bool) -> bool:
+        state = self._state
+        if request.num_displacements >= state.settings.max_displacements:
+            return False
+        request.num_displacements += 1
+        state.draft.yielded[request.request_id] = request
+        if pause:
+            self._departures.pause(request)
+        else:
+            self._departures.preempt(request, "policy")
+        return True
