@@ -15,8 +15,20 @@ from batchwright.context import Context, EngineLimits
 from batchwright.default_plugins import AUTO, DEFAULT_VICTIM
 from batchwright.engine import Engine
 from batchwright.exceptions import BatchwrightError, ConfigError, PluginError
+from batchwright.hosts import check_host
 from batchwright.plugin_manager import PluginManager
-from batchwright.protocols import AttentionBackend, Component, ModelInfo, ModelSettings
+from batchwright.protocols import (
+    AttentionBackend,
+    Component,
+    Control,
+    Feature,
+    Gate,
+    Limit,
+    ModelInfo,
+    ModelSettings,
+    Observer,
+    Resource,
+)
 from batchwright.scheduler import Components, Scheduler, SchedulerSettings
 
 
@@ -67,6 +79,9 @@ class Assembly:
         config = self.config
         if config.model.path is None:
             raise ConfigError("a run needs a model", path="model.path", source=config.source)
+        chosen = (use for use in config.uses() if use.option and use.name != AUTO)
+        found = [self.plugins.find(use.kind, use.name) for use in chosen]
+        check_host("engine", found, config.plugins.accept_degraded)
         unknown = self._limits(None, num_blocks=0)
         executor = self.make(config.once("executor"), unknown)
         model = executor.load(
@@ -80,6 +95,8 @@ class Assembly:
         )
         scheduler = self.scheduler(model)
         executor.allocate_kv(scheduler.limits.num_blocks, scheduler.limits.block_size)
+        for feature in scheduler.components.features:
+            executor.install(feature.name, feature.executor_half())
         return Engine(scheduler, executor, model, max_restarts=config.executor.max_restarts)
 
     def make(self, use: Use, limits: EngineLimits, **parts: Component) -> Any:
@@ -89,29 +106,36 @@ class Assembly:
             PluginError: Its constructor failed.
         """
         found = self.plugins.find(use.kind, use.name, option=use.option or use.path)
-        options = structure_options(found.cls, use.options, use.path, self.config.source)
         label = f"{use.kind} {use.name!r} ({found.distribution_label or found.path})"
+        return self._build(found.cls, use.options, use.path, label, limits, parts)
+
+    def _build(
+        self,
+        cls: type[Any],
+        table: Mapping[str, Any],
+        path: str,
+        label: str,
+        limits: EngineLimits,
+        parts: Mapping[str, Component],
+    ) -> Any:
+        options = structure_options(cls, table, path, self.config.source)
         ctx = Context(
             label=label,
-            path=use.path,
+            path=path,
             slot=self._num_made,
             clock=self.clock,
-            seed=f"{self.config.scheduler.seed}/{use.path}/{use.name}",
+            seed=f"{self.config.scheduler.seed}/{path}/{cls.name}",
             limits=limits,
         )
         ctx.parts.update(parts)
         self._num_made += 1
         try:
-            return found.cls(options, ctx)
+            return cls(options, ctx)
         except BatchwrightError:
             raise
         except Exception as error:
-            raise PluginError(
-                f"cannot be built: {type(error).__name__}: {error}",
-                plugin=found.plugin,
-                distribution=found.distribution_label,
-                where=f"{found.cls.__name__}.__init__",
-            ) from error
+            what = f"cannot be built: {type(error).__name__}: {error}"
+            raise PluginError(what, where=f"{label}: {cls.__name__}.__init__") from error
 
     def _components(self, limits: EngineLimits) -> Components:
         once = self.config.once
@@ -119,18 +143,40 @@ class Assembly:
         hasher = self.make(once("hasher"), limits)
         eviction = self.make(once("eviction"), limits)
         policy = self.make(once("policy"), limits)
+        features = self._listed("feature", limits)
+        parts = [part for feature in features for part in self._parts_of(feature, limits)]
+
+        def listed(kind: str, base: type[Any]) -> tuple[Any, ...]:
+            return (*self._listed(kind, limits), *(p for p in parts if isinstance(p, base)))
+
         return Components(
             parts=(hasher, eviction),
             kv=self.make(once("kv"), limits, hasher=hasher, eviction=eviction),
             policy=policy,
             victim=self.make(self._victim(policy), limits),
             preemption=self.make(once("preemption"), limits),
-            gates=self._listed("gate", limits),
-            controls=self._listed("control", limits),
-            limits=self._listed("limit", limits),
-            resources=self._listed("resource", limits),
-            observers=self._listed("observer", limits),
+            predictor=self.make(once("predictor"), limits),
+            gates=listed("gate", Gate),
+            controls=listed("control", Control),
+            limits=listed("limit", Limit),
+            resources=listed("resource", Resource),
+            features=features,
+            observers=listed("observer", Observer),
         )
+
+    def _parts_of(self, feature: Feature, limits: EngineLimits) -> list[Any]:
+        """Build the components that belong to a feature."""
+        return [
+            self._build(
+                part.component,
+                part.options,
+                f"{feature.ctx.path}.{part.component.name}",
+                f"{feature.ctx.label}: {part.component.__name__}",
+                limits,
+                {"feature": feature},
+            )
+            for part in feature.contents()
+        ]
 
     def _listed(self, kind: str, limits: EngineLimits) -> tuple[Any, ...]:
         return tuple(self.make(use, limits) for use in getattr(self.config, kind))

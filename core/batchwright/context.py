@@ -102,6 +102,23 @@ class Context:
         """
         return self._bound.kv.hit_length(request)
 
+    def predict(self, *requests: RequestView, anew: bool = False) -> list[float]:
+        """How many tokens requests will have put out in all, as the predictor thinks.
+
+        An estimate is asked for once a request and kept, unless it is wanted anew.
+        """
+        return self._bound.predictions.of(requests, anew=anew)
+
+    def group(self, name: str) -> dict[str, Any]:
+        """This component's own dict for a group of requests (``request.group``).
+
+        It outlives the group's requests by ``scheduler.group_time_to_live``.
+
+        Raises:
+            KeyError: The group has no live request, and its time is over.
+        """
+        return self._bound.groups.state(name, self.slot)
+
     def mark(self, request: RequestView, *, at_computed: int, payload: Any = None) -> None:
         """Have ``on_mark(request, payload)`` called once that many tokens are computed.
 

@@ -19,6 +19,7 @@ DEFAULT_PLUGINS: Final = (
     "batchwright_plugins.limit",
     "batchwright_plugins.victim",
     "batchwright_plugins.preemption",
+    "batchwright_plugins.predictor",
     "batchwright_plugins.kv",
     "batchwright_plugins.executor",
     "batchwright_plugins.attention",
@@ -35,6 +36,7 @@ DEFAULT_GATES: Final = ("full-need",)
 DEFAULT_VICTIM: Final = "lifo"
 """What ``victim = "auto"`` means under a policy that names no ``default_victim``."""
 DEFAULT_PREEMPTION: Final = "recompute"
+DEFAULT_PREDICTOR: Final = "max-tokens"
 DEFAULT_KV: Final = "paged"
 DEFAULT_HASHER: Final = "sha256"
 DEFAULT_EVICTION: Final = "lru"

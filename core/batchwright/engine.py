@@ -208,7 +208,7 @@ class Engine:
             ExecutorError: It failed too often in a row.
         """
         try:
-            output = self.executor.execute(plan)
+            output = self.executor.run(plan)
         except Exception as error:
             self._num_failures += 1
             label, what = self.executor.ctx.label, f"{type(error).__name__}: {error}"

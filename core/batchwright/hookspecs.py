@@ -93,6 +93,16 @@ def batchwright_register_attention() -> Sequence[type[protocols.AttentionBackend
 
 
 @hookspec
+def batchwright_register_predictor() -> Sequence[type[protocols.Predictor]]:
+    """Predictors, selected by ``scheduler.predictor``."""
+
+
+@hookspec
+def batchwright_register_feature() -> Sequence[type[protocols.Feature]]:
+    """Features, listed as ``[[feature]]``."""
+
+
+@hookspec
 def batchwright_register_observer() -> Sequence[type[protocols.Observer]]:
     """Observers, listed as ``[[observer]]``."""
 

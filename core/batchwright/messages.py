@@ -47,7 +47,7 @@ class CachedRequestData:
 
     Args:
         req_ids: Their ids, in scheduling order.
-        resumed_req_ids: Those among them that were preempted before: for these
+        resumed_req_ids: Those among them that were preempted or paused: for these
             ``new_block_ids`` is the whole table and replaces the old one.
         new_block_ids: Blocks appended to each one's table; None for none.
         num_computed_tokens: Tokens computed before this step.

@@ -107,6 +107,7 @@ class Request:
         adapter: Name and version of an adapter; part of the blocks' identity.
         eos_token_id: The model's end-of-sequence token (or several).
         cache_keys: Inputs beyond tokens, for the blocks' identity.
+        features: By feature, what this request says to it.
     """
 
     request_id: str
@@ -123,6 +124,7 @@ class Request:
     adapter: str | None = None
     eos_token_id: tuple[int, ...] = field(default=(), converter=_eos_ids)
     cache_keys: tuple[CacheKey, ...] = ()
+    features: Mapping[str, Any] = field(factory=dict)
 
     # What follows is kept by the scheduler.
     status: RequestStatus = field(init=False, default=RequestStatus.WAITING)
@@ -138,6 +140,7 @@ class Request:
     on_executor: bool = field(init=False, default=False)
     high_water: int = field(init=False, default=0)
     num_preemptions: int = field(init=False, default=0)
+    predicted_tokens: float | None = field(init=False, default=None)
     num_displacements: int = field(init=False, default=0)
     num_cached_tokens: int | None = field(init=False, default=None)
     num_recomputed_tokens: int = field(init=False, default=0)

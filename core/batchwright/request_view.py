@@ -63,6 +63,8 @@ class RequestView:
     adapter: Read[str | None] = Read()
     cache_keys: Read[Sequence[CacheKey]] = Read()
     """Inputs beyond tokens, for its blocks' identity."""
+    features: Read[Mapping[str, Any]] = Read()
+    """By feature, what this request says to it."""
     num_preemptions: Read[int] = Read()
     num_cached_tokens: Read[int | None] = Read()
     """Tokens hit at first admission; None before it."""
@@ -81,6 +83,9 @@ class RequestView:
             f"a component may not set {name!r} on a request; "
             "keep your own state in request.state[ctx.slot]"
         )
+
+    def __setstate__(self, state: tuple[None, dict[str, Any]]) -> None:
+        object.__setattr__(self, "_request", state[1]["_request"])
 
     def __repr__(self) -> str:
         return f"<RequestView of {self._request!r}>"

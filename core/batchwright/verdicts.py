@@ -6,6 +6,8 @@ from typing import Any, Final
 
 from attrs import NOTHING, field, frozen
 
+from batchwright.request_view import RequestView
+
 
 def _check_text(verdict: Any, attribute: Any, value: object) -> None:
     """Fail where the gate makes its mistake: a key that is no string is nobody's to release."""
@@ -16,8 +18,6 @@ def _check_text(verdict: Any, attribute: Any, value: object) -> None:
 
 def _text(default: Any = NOTHING) -> Any:
     return field(default=default, validator=_check_text)
-
-from batchwright.request_view import RequestView
 
 
 @frozen

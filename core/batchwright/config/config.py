@@ -20,6 +20,7 @@ SELECTORS: Final = {
     "policy": "scheduler.policy",
     "victim": "scheduler.victim",
     "preemption": "scheduler.preemption",
+    "predictor": "scheduler.predictor",
     "kv": "kv.manager",
     "hasher": "kv.hasher",
     "eviction": "kv.eviction",
@@ -28,7 +29,7 @@ SELECTORS: Final = {
 }
 """Kinds chosen once, and the option that chooses; options in ``[<kind>.<name>]``."""
 
-LIST_KINDS: Final = ("gate", "control", "limit", "resource", "observer")
+LIST_KINDS: Final = ("gate", "control", "limit", "resource", "feature", "observer")
 """Kinds that compose, in the order of ``[[<kind>]]``."""
 
 
@@ -84,6 +85,7 @@ class Config:
     control: tuple[Use, ...] = ()
     limit: tuple[Use, ...] = ()
     resource: tuple[Use, ...] = ()
+    feature: tuple[Use, ...] = ()
     observer: tuple[Use, ...] = ()
     options: Mapping[str, Mapping[str, Table]] = Factory(dict)
     base_path: Path = attrs.field(factory=Path, eq=False)

@@ -75,7 +75,11 @@ class SchedulerSection:
         enable_chunked_prefill: Whether a prompt may be computed over several steps.
         victim: Who yields when blocks run out; auto: as the policy prefers.
         preemption: What becomes of the KV of who yields.
+        predictor: Who estimates output lengths for those that ask.
         pipeline_depth: Steps that may be planned before the first of them is done.
+        max_displacements: Times that a request yields because the policy wishes; then it
+            is immune.
+        group_time_to_live: How long a group is remembered after its last request.
         scan_window: Waiting requests that one step may pass over because a gate skipped
             them.
         backfill: Waiting requests behind the first that gets no blocks which a step
@@ -108,7 +112,10 @@ class SchedulerSection:
     enable_chunked_prefill: bool = True
     victim: str = defaults.AUTO
     preemption: str = defaults.DEFAULT_PREEMPTION
+    predictor: str = defaults.DEFAULT_PREDICTOR
     pipeline_depth: int = option(1, unit="steps", ge=1)
+    max_displacements: int = option(3, ge=0)
+    group_time_to_live: float = option(600.0, unit="seconds", ge=0)
     scan_window: int = option(64, unit="requests", ge=1)
     backfill: int = option(0, unit="requests", ge=0)
     num_lookahead_tokens: int = option(0, unit="tokens", ge=0)
@@ -200,7 +207,10 @@ class PluginsSection:
     Args:
         load: Single-file plugins: paths of .py files, relative to the TOML file.
         disable: Plugins or distributions that are left out, by name.
+        accept_degraded: Capabilities that the host may honour in part; see
+            ``batchwright plugins --host``.
     """
 
     load: tuple[str, ...] = ()
     disable: tuple[str, ...] = ()
+    accept_degraded: tuple[str, ...] = ()

@@ -5,11 +5,13 @@ from batchwright.protocols.command import Command
 from batchwright.protocols.component import Component, Lifecycle
 from batchwright.protocols.control import Caps, Control
 from batchwright.protocols.executor import Executor, ModelInfo, ModelSettings, Tokenizer
+from batchwright.protocols.feature import ExecutorHalf, Feature, Part
 from batchwright.protocols.gate import Gate
 from batchwright.protocols.kv import Eviction, Hasher, KVManager, Need, PrefixHit
 from batchwright.protocols.limit import Limit
 from batchwright.protocols.observer import Observer
 from batchwright.protocols.policy import SchedulingPolicy
+from batchwright.protocols.predictor import Predictor
 from batchwright.protocols.preemption import Preemption
 from batchwright.protocols.resource import Resource
 from batchwright.protocols.victim import Victim
@@ -22,6 +24,8 @@ __all__ = [
     "Control",
     "Eviction",
     "Executor",
+    "ExecutorHalf",
+    "Feature",
     "Gate",
     "Hasher",
     "KVManager",
@@ -31,6 +35,8 @@ __all__ = [
     "ModelSettings",
     "Need",
     "Observer",
+    "Part",
+    "Predictor",
     "Preemption",
     "PrefixHit",
     "Resource",

@@ -84,11 +84,12 @@ class Lifecycle:
 
 
 def overrides(component: object, name: str) -> bool:
-    """Whether a component's class defines a method that its protocol declares.
+    """Whether a component (or its class) defines a method that its protocol declares.
 
     A method that is not overridden is never called, so that what a component does
     not define costs nothing.
     """
-    implementation = getattr(type(component), name, None)
+    cls = component if isinstance(component, type) else type(component)
+    implementation = getattr(cls, name, None)
     module = getattr(implementation, "__module__", "")
     return implementation is not None and not module.startswith("batchwright.protocols")

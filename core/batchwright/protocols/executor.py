@@ -5,13 +5,15 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from attrs import field, frozen
 
+from batchwright.context import Context
 from batchwright.messages import ModelOutput, SchedulerOutput
 from batchwright.protocols.attention import AttentionBackend
 from batchwright.protocols.component import Component
+from batchwright.protocols.feature import ExecutorHalf
 
 
 class Tokenizer(Protocol):
@@ -88,6 +90,26 @@ class Executor(Component):
     on; ``executor.max_restarts`` in a row end it with ExecutorError. A fault that
     belongs to one request is answered in ``ModelOutput.errors`` instead.
     """
+
+    def __init__(self, options: Any, ctx: Context) -> None:
+        super().__init__(options, ctx)
+        self._halves: dict[str, ExecutorHalf] = {}
+
+    def install(self, name: str, half: ExecutorHalf | None) -> None:
+        """Take up a feature's half; called before the first plan, once a feature."""
+        if half is not None:
+            self._halves[name] = half
+
+    def run(self, plan: SchedulerOutput) -> ModelOutput:
+        """Compute one plan, with what features do around it; what an engine calls."""
+        for name, half in self._halves.items():
+            half.before_step(plan, plan.extras.get(name))
+        output = self.execute(plan)
+        for name, half in self._halves.items():
+            extra = half.after_step(plan, output)
+            if extra is not None:
+                output.extras[name] = extra
+        return output
 
     @abstractmethod
     def load(self, settings: ModelSettings) -> ModelInfo:

@@ -9,10 +9,12 @@ from attrs import field, frozen
 from batchwright.protocols import (
     Component,
     Control,
+    Feature,
     Gate,
     KVManager,
     Limit,
     Observer,
+    Predictor,
     Preemption,
     Resource,
     SchedulingPolicy,
@@ -27,11 +29,13 @@ class Components:
     policy: SchedulingPolicy
     victim: Victim
     preemption: Preemption
+    predictor: Predictor
     kv: KVManager
     gates: tuple[Gate, ...] = ()
     controls: tuple[Control, ...] = ()
     limits: tuple[Limit, ...] = ()
     resources: tuple[Resource, ...] = ()
+    features: tuple[Feature, ...] = ()
     observers: tuple[Observer, ...] = ()
     parts: tuple[Component, ...] = field(default=())
 
@@ -41,8 +45,10 @@ class Components:
         yield self.policy
         yield self.victim
         yield self.preemption
+        yield self.predictor
         yield from self.gates
         yield from self.controls
         yield from self.limits
         yield from self.resources
+        yield from self.features
         yield from self.observers

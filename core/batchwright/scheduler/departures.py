@@ -32,6 +32,8 @@ class Departures:
         state.ended[request.request_id] = finish
         state.has_changed = True
         state.announcer.tell("on_finish", request.view)
+        if request.group is not None:
+            state.groups.leave(request.group, state.clock.now())
 
     def fail(self, request: Request, fault: RequestFault) -> None:
         """End a request because a component failed on it."""
@@ -53,11 +55,15 @@ class Departures:
         request.high_water = max(request.high_water, lost)
         request.num_computed_tokens = kept
         request.num_preemptions += 1
+        state.draft.preempted.append(request)
         self._wait_preempted(request, cause)
         state.announcer.tell("on_preempt", request.view, cause, lost - kept)
 
     def pause(self, request: Request) -> None:
-        """Make a running request wait with its blocks, until somebody needs them."""
+        """Make a running request wait with its blocks, until somebody needs them.
+
+        For the executor it is one that is not scheduled for a while.
+        """
         state = self._state
         self._leave_seat(request)
         state.paused[request.request_id] = request
@@ -72,6 +78,7 @@ class Departures:
         request.high_water = max(request.high_water, lost)
         request.num_computed_tokens = 0
         request.num_preemptions += 1
+        state.draft.preempted.append(request)
         state.announcer.tell("on_preempt", request.view, "shortage", lost)
 
     def reclaim_any(self, but: Request | None = None) -> bool:
@@ -130,7 +137,6 @@ class Departures:
         request.status = RequestStatus.PREEMPTED
         request.draft_token_ids = []
         request.waiting_reason = f"preempted ({cause})"
-        self._state.draft.preempted.append(request)
         self._state.has_changed = True
         self.wait_again(request)
 

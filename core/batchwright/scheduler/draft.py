@@ -95,7 +95,7 @@ class Draft:
             self.num_prefill_tokens_left -= num_tokens
 
     def admit(self, request: Request, table: list[int]) -> None:
-        """Note that a granted request came in with this step."""
+        """Note that a granted request came in with this step, with its whole table."""
         self.admitted[request.request_id] = request
         self.tables[request.request_id] = table
         self.num_admissions_left -= 1

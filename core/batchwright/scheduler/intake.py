@@ -75,6 +75,18 @@ class Intake:
                 f"{state.num_blocks_for(num_tokens)} KV blocks and the pool has "
                 f"{state.kv.num_usable_blocks} usable ones (kv.num_blocks, kv.memory)"
             )
+        return self._not_said(request)
+
+    def _not_said(self, request: Request) -> str | None:
+        """What a resource or a feature has against a request, or None."""
+        state = self._state
+        features = {feature.name: feature for feature in state.components.features}
+        for name, data in request.features.items():
+            if name not in features:
+                return f"no feature {name!r} is configured (configured: {sorted(features)})"
+            problem = ask_about(request, features[name], "check", data)
+            if problem is not None:
+                return f"feature {name!r}: {problem}"
         for resource in state.components.resources:
             problem = ask_about(
                 request,
@@ -126,6 +138,8 @@ class Intake:
         state = self._state
         state.requests[request.request_id] = request
         state.has_changed = True
+        if request.group is not None:
+            state.groups.enter(request.group)
         try:
             if state.keeps_accounts:
                 request.account = state.ledger.open(

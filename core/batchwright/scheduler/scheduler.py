@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from batchwright import snapshot
 from batchwright.clock import Clock
 from batchwright.context import EngineLimits
 from batchwright.exceptions import StepError
@@ -113,6 +114,10 @@ class Scheduler:
             self._running_scan.run()
             self._waiting_scan.run()
             plan = commit_plan(state)
+            for feature in state.components.features:
+                said = state.call_back(feature, "say", plan)
+                if said is not None:
+                    plan.extras[feature.name] = said
             self._guard.after_step(plan)
             if state.announcer.wants("on_step"):
                 state.announcer.tell("on_step", StepRecord(plan, state.draft, state))
@@ -139,6 +144,9 @@ class Scheduler:
         """
         state = self._state
         outputs = self._results.commit(plan, output)
+        for feature in state.components.features if output.extras else ():
+            if feature.name in output.extras:
+                state.call_back(feature, "hear", output.extras[feature.name])
         if state.announcer.wants("on_outputs"):
             state.announcer.tell("on_outputs", outputs)
         return outputs
@@ -218,6 +226,26 @@ class Scheduler:
             Whether it was done; it is not while any block is in use.
         """
         return self._state.kv.reset_prefix_cache()
+
+    def snapshot(self) -> bytes:
+        """Write down the scheduler and all that its components remember.
+
+        The clock and the observers are left out; plans in flight are part of it.
+
+        Raises:
+            BatchwrightError: A component holds something that cannot be written down.
+        """
+        return snapshot.take(self)
+
+    @staticmethod
+    def restore(data: bytes, *, clock: Clock) -> Scheduler:
+        """Make a scheduler from a snapshot: it decides what the original would have.
+
+        Args:
+            data: A snapshot of the same version, from a source that you trust.
+            clock: The clock to go on with; it should show the time of the snapshot.
+        """
+        return snapshot.restore(data, clock)
 
     def close(self) -> None:
         """Let every component flush and release what it holds."""
@@ -321,7 +349,10 @@ class Scheduler:
                 state.call_back(component, "on_mark", view, payload)
         if len(state.alarms):
             for component, payload in list(state.alarms.ring(state.now)):
-                state.call_back(component, "on_alarm", payload)
+                if component is None:
+                    state.groups.purge(state.now)
+                else:
+                    state.call_back(component, "on_alarm", payload)
 
     def _open_draft(self) -> Draft:
         """Begin a plan under the budget and the controls' caps."""

@@ -8,6 +8,7 @@ from typing import Any
 from batchwright.calendar import Alarms, Epoch
 from batchwright.clock import Clock
 from batchwright.context import EngineLimits
+from batchwright.groups import Groups
 from batchwright.ledger import Ledger
 from batchwright.protocols.component import overrides
 from batchwright.request import Finish, Request
@@ -17,6 +18,7 @@ from batchwright.scheduler.draft import Draft
 from batchwright.scheduler.faults import Faults
 from batchwright.scheduler.fence import Fence
 from batchwright.scheduler.marks import Marks
+from batchwright.scheduler.predictions import Predictions
 from batchwright.scheduler.settings import SchedulerSettings
 from batchwright.scheduler.steady import SteadyDecodes
 from batchwright.scheduler.waiting_room import WaitingRoom
@@ -70,6 +72,8 @@ class State:
         self.keeps_accounts = overrides(components.policy, "account")
         self.marks = Marks(self.requests, self.steady)
         self.alarms = Alarms()
+        self.predictions = Predictions(components.predictor, self.requests, self.faults)
+        self.groups = Groups(settings.group_time_to_live, self._remind_of_groups)
         self.view = StepView(self)
         self.draft = self.no_draft = Draft()
         self.notices: deque[tuple[str, str]] = deque()
@@ -108,16 +112,17 @@ class State:
         """Whether a request with so many tokens in the cache could run alone."""
         return self.num_blocks_for(num_tokens) <= self.kv.num_usable_blocks
 
-    def call_back(self, component: Any, method: str, *arguments: Any) -> None:
-        """Call a component at a mark or an alarm; a fault is counted.
+    def _remind_of_groups(self, time: float) -> None:
+        self.alarms.set(time, (None, None))
+
+    def call_back(self, component: Any, method: str, *arguments: Any) -> Any:
+        """Call a component about something that happened; a fault is counted.
+
+        Returns:
+            Its answer; None if it failed.
 
         Raises:
             PluginError: It failed too often in a row.
         """
         self.has_changed = True
-        try:
-            getattr(component, method)(*arguments)
-        except Exception as error:
-            self.faults.strike(component, method, f"raised {type(error).__name__}: {error}")
-        else:
-            self.faults.clear(component, method)
+        return self.faults.ask(component, method, arguments)

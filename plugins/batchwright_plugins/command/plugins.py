@@ -35,7 +35,8 @@ class PluginsCommand(Command):
     type=click.Path(path_type=Path),
     help="Load the single-file plugins of this TOML file too, and heed its disable.",
 )
-def _plugins(file: Path | None, *, as_json: bool) -> None:
+@click.option("--host", type=click.Choice(["engine", "simulator"]), help="Say what it honours.")
+def _plugins(file: Path | None, host: str | None, *, as_json: bool) -> None:
     """List installed components, their options, and broken plugins."""
     from batchwright.config import load_config
     from batchwright.plugin_manager import PluginManager
@@ -45,12 +46,12 @@ def _plugins(file: Path | None, *, as_json: bool) -> None:
         config.plugin_paths, config.plugins.disable, refuse_broken=False
     )
     if as_json:
-        click.echo(json.dumps(_as_dict(plugins), indent=2))
+        click.echo(json.dumps(_as_dict(plugins, host), indent=2))
     else:
-        _print_tables(plugins)
+        _print_tables(plugins, host)
 
 
-def _as_dict(plugins: PluginManager) -> dict[str, Any]:
+def _as_dict(plugins: PluginManager, host: str | None) -> dict[str, Any]:
     return {
         "components": [
             {
@@ -59,6 +60,7 @@ def _as_dict(plugins: PluginManager) -> dict[str, Any]:
                 "name": registration.name,
                 "class": registration.cls.__qualname__,
                 "options": _options(registration),
+                **({"capabilities": _support(registration, host)} if host else {}),
             }
             for registration in plugins.registrations()
         ],
@@ -89,17 +91,30 @@ def _options(registration: Registration) -> list[dict[str, Any]]:
     ]
 
 
-def _print_tables(plugins: PluginManager) -> None:
+def _support(registration: Registration, host: str) -> dict[str, dict[str, str]]:
+    """By capability, how a host honours it, and why not exactly."""
+    from batchwright.hosts import capabilities, support
+
+    answers = {name: support(host, name) for name in capabilities(registration)}
+    return {name: {"level": s.level, "why": s.why} for name, s in answers.items()}
+
+
+def _print_tables(plugins: PluginManager, host: str | None) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     console = Console()
-    table = Table("kind", "name", "distribution", "options and defaults")
+    columns = ["kind", "name", "distribution", "options and defaults"]
+    table = Table(*columns, *([f"what the {host} honours"] if host else []))
     for registration in plugins.registrations():
         options = (f"{o['name']} = {o['default'] or 'none'}" for o in _options(registration))
         source = registration.distribution_label or str(registration.path or registration.module)
-        cells = (registration.kind, registration.name, source, "\n".join(options))
+        cells = [registration.kind, registration.name, source, "\n".join(options)]
+        if host:
+            honoured = _support(registration, host).items()
+            lacking = [f"{n}: {s['level']}, {s['why']}" for n, s in honoured if s["why"]]
+            cells.append("\n".join(lacking) or "everything")
         table.add_row(*map(Text, cells))
     console.print(table)
     if plugins.broken:

@@ -1,0 +1,60 @@
+"""Groups of requests: what is known of a program or a conversation beyond its requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from attrs import define, field
+
+
+@define
+class _Group:
+    num_live: int = 0
+    expires: float = 0.0
+    states: dict[int, dict[str, Any]] = field(factory=dict)
+
+
+class Groups:
+    """Keeps state by group, for a time after the group's last request has ended.
+
+    Args:
+        time_to_live: Seconds that a group without live requests is remembered.
+        remind: Called with a time at which to call ``purge``.
+    """
+
+    def __init__(self, time_to_live: float, remind: Callable[[float], None]) -> None:
+        self._time_to_live = time_to_live
+        self._remind = remind
+        self._groups: dict[str, _Group] = {}
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._groups
+
+    def enter(self, name: str) -> None:
+        """Note a live request of a group."""
+        self._groups.setdefault(name, _Group()).num_live += 1
+
+    def leave(self, name: str, now: float) -> None:
+        """Note the end of a request of a group."""
+        group = self._groups[name]
+        group.num_live -= 1
+        if not group.num_live:
+            group.expires = now + self._time_to_live
+            self._remind(group.expires)
+
+    def state(self, name: str, slot: int) -> dict[str, Any]:
+        """A component's own dict for a group.
+
+        Raises:
+            KeyError: The group has no live request, and its time is over.
+        """
+        return self._groups[name].states.setdefault(slot, {})
+
+    def purge(self, now: float) -> None:
+        """Forget groups whose time is over."""
+        for name in [n for n, g in self._groups.items() if not g.num_live and g.expires <= now]:
+            del self._groups[name]

@@ -1,0 +1,19 @@
+"""The cap as the estimate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from batchwright.protocols import Predictor
+from batchwright.request_view import RequestView
+
+__all__ = ["MaxTokens"]
+
+
+class MaxTokens(Predictor):
+    """Every request puts out as much as it may: never too low, often far too high."""
+
+    name = "max-tokens"
+
+    def output_tokens(self, requests: Sequence[RequestView]) -> Sequence[float]:
+        return [request.max_tokens for request in requests]

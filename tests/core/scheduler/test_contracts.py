@@ -1,0 +1,402 @@
+"""What components share: yielding, groups, predictions, features, snapshots, hosts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from batchwright import (
+    BatchwrightError,
+    ConfigError,
+    PluginError,
+    RequestRefusedError,
+    RequestStatus,
+)
+from batchwright.hosts import check_host
+from batchwright.plugin_manager import PluginManager
+from batchwright.protocols import (
+    ExecutorHalf,
+    Feature,
+    Gate,
+    Observer,
+    Part,
+    Predictor,
+    SchedulingPolicy,
+)
+from batchwright.testing import make_plugin
+from batchwright.verdicts import ADMIT, Park, Pause, Release
+
+
+@pytest.fixture
+def policy_bench(make_bench: Any) -> Any:
+    def make(policy: type, **options: Any) -> Any:
+        plugin = make_plugin(policy=[policy])
+        observer = {"observer": [{"use": "invariants"}]}
+        sections = {**observer, **options.pop("sections", {})}
+        return make_bench(plugins=[plugin], policy=policy.name, sections=sections, **options)
+
+    return make
+
+
+class Urgent(SchedulingPolicy):
+    """Takes seats and blocks of less urgent ones."""
+
+    name = "urgent"
+    default_victim = "lowest-priority"
+
+    def key(self, request: Any) -> Any:
+        return request.priority
+
+    def displaces(self, waiting: Any, running: Any) -> bool:
+        return waiting.priority < running.priority
+
+
+class TestDisplacing:
+    def test_a_seat_is_taken_and_the_other_keeps_its_blocks(self, policy_bench: Any) -> None:
+        b = policy_bench(Urgent, max_num_seqs=2, block_size=4)
+        low = b.add("low", 8, 9, priority=5)
+        b.add("mid", 8, 9, priority=3)
+        b.steps(3)
+        held = b.kv.block_ids(low.view)
+        b.add("high", 8, 2, priority=1)
+        assert b.step() == {"mid": 1, "high": 8}
+        assert low.status is RequestStatus.PREEMPTED
+        assert b.kv.block_ids(low.view) == held
+        assert b.step() == {"mid": 1, "high": 1}
+        # It goes on where it was: nothing is computed again.
+        assert b.step() == {"mid": 1, "low": 1}
+        assert (low.num_preemptions, low.num_recomputed_tokens) == (0, 0)
+        b.drain()
+        assert len(b.outputs["low"]) == 9
+
+    def test_equals_do_not_displace_each_other(self, policy_bench: Any) -> None:
+        b = policy_bench(Urgent, max_num_seqs=1)
+        b.add("a", 8, 5, priority=1)
+        b.step()
+        b.add("b", 8, 5, priority=1)
+        assert b.steps(4) == [{"a": 1}] * 4
+
+    def test_who_says_both_ways_displaces_nobody(self, policy_bench: Any) -> None:
+        class Both(Urgent):
+            name = "both"
+
+            def displaces(self, waiting: Any, running: Any) -> bool:
+                return True
+
+        b = policy_bench(Both, max_num_seqs=1)
+        b.add("a", 8, 5)
+        b.step()
+        b.add("b", 8, 5)
+        assert b.steps(4) == [{"a": 1}] * 4
+
+    def test_blocks_are_taken(self, policy_bench: Any) -> None:
+        b = policy_bench(Urgent, usable=6, block_size=4)
+        low = b.add("low", 16, 9, priority=5)
+        b.steps(2)
+        b.add("high", 12, 2, priority=1)
+        assert b.step() == {"high": 12}
+        assert (low.status, low.num_preemptions) == (RequestStatus.PREEMPTED, 1)
+        b.drain()
+        assert len(b.outputs["low"]) == 9
+
+    def test_a_request_is_immune_after_some_displacements(self, policy_bench: Any) -> None:
+        b = policy_bench(Urgent, max_num_seqs=1, max_displacements=2)
+        low = b.add("low", 4, 40, priority=9)
+        b.step()
+        for i in range(4):
+            b.add(f"high{i}", 4, 1, priority=1)
+            b.steps(2)
+        assert low.num_displacements == 2
+        b.drain()
+
+    def test_paused_blocks_go_first(self, policy_bench: Any) -> None:
+        """When a running request needs a block, the paused one loses its own."""
+        b = policy_bench(Urgent, usable=8, block_size=4, max_num_seqs=1)
+        low = b.add("low", 12, 9, priority=5)
+        b.step()
+        b.add("high", 8, 12, priority=1)
+        b.step()
+        assert len(b.kv.block_ids(low.view)) == 4  # one of them from the step it yielded in
+        while low.num_preemptions == 0:
+            assert set(b.step()) == {"high"}
+        assert b.kv.block_ids(low.view) == []
+        b.drain()
+        assert {name: len(tokens) for name, tokens in b.outputs.items()} == {"low": 9, "high": 12}
+
+
+class TestYieldRunning:
+    def test_asked_only_when_something_changed(self, policy_bench: Any) -> None:
+        asked: list[int] = []
+
+        class Asks(SchedulingPolicy):
+            name = "asks"
+
+            def yield_running(self, view: Any) -> Any:
+                asked.append(view.step_id)
+                return ()
+
+        b = policy_bench(Asks, max_num_seqs=1)
+        b.add("a", 4, 9)
+        b.steps(3)
+        b.add("b", 4, 9)
+        b.steps(4)
+        assert asked == [0, 3]
+
+    @pytest.mark.parametrize("kind", [Pause, Release])
+    def test_who_yields_is_not_admitted_in_the_same_step(
+        self, policy_bench: Any, kind: Any
+    ) -> None:
+        class First(SchedulingPolicy):
+            name = "first"
+
+            def key(self, request: Any) -> Any:
+                return request.priority
+
+            def yield_running(self, view: Any) -> Any:
+                return [kind(r) for r in view.running if r.priority == 0 and r.num_output_tokens]
+
+        b = policy_bench(First, max_num_seqs=2)
+        a = b.add("a", 4, 9, priority=0)
+        b.step()
+        b.add("b", 4, 9, priority=1)
+        assert b.step() == {"b": 4}
+        assert a.num_displacements == 1
+        assert b.step()["a"] == (1 if kind is Pause else 5)
+
+    @pytest.mark.parametrize("answer", [None, 3, ["a"], [None]])
+    def test_nonsense_is_a_fault(self, policy_bench: Any, answer: Any) -> None:
+        class Nonsense(SchedulingPolicy):
+            name = "nonsense"
+
+            def yield_running(self, view: Any) -> Any:
+                return answer
+
+        b = policy_bench(Nonsense, max_num_seqs=1)
+        b.add("a", 4, 9)
+        b.step()
+        b.add("b", 4, 9)
+        b.step()
+        b.add("c", 4, 9)
+        with pytest.raises(PluginError, match=r"policy 'nonsense'.*yield_running\(\)"):
+            b.step()
+
+
+class TestGroups:
+    def test_state_outlives_requests_for_a_time(self, policy_bench: Any) -> None:
+        class Counts(SchedulingPolicy):
+            name = "counts"
+
+            def on_add(self, request: Any) -> None:
+                state = self.ctx.group(request.group)
+                state["seen"] = state.get("seen", 0) + 1
+
+        b = policy_bench(Counts, group_time_to_live=10.0)
+        ctx = b.scheduler.components.policy.ctx
+        b.add("a", 4, 2, group="g")
+        b.drain()
+        b.scheduler.clock.advance(9)
+        b.add("b", 4, 2, group="g")
+        assert ctx.group("g")["seen"] == 2
+        b.drain()
+        b.scheduler.clock.advance(9)
+        b.step()
+        assert ctx.group("g")["seen"] == 2
+        b.scheduler.clock.advance(1)
+        b.step()
+        with pytest.raises(KeyError):
+            ctx.group("g")
+
+
+class TestPredictions:
+    def test_the_default_is_the_cap(self, make_bench: Any) -> None:
+        b = make_bench()
+        r = b.add("a", 4, 7)
+        assert b.scheduler.components.policy.ctx.predict(r.view) == [7.0]
+
+    def test_estimates_are_kept_until_wanted_anew(self, make_bench: Any) -> None:
+        class Learns(Predictor):
+            name = "learns"
+            answer = 3.0
+
+            def output_tokens(self, requests: Any) -> Any:
+                return [self.answer] * len(requests)
+
+        b = make_bench(plugins=[make_plugin(predictor=[Learns])], predictor="learns")
+        one, two = b.add("a", 4, 7).view, b.add("b", 4, 7).view
+        ctx = b.scheduler.components.policy.ctx
+        assert ctx.predict(one) == [3.0]
+        b.scheduler.components.predictor.answer = 5.0
+        assert ctx.predict(one, two) == [3.0, 5.0]
+        assert ctx.predict(one, two, anew=True) == [5.0, 5.0]
+
+    @pytest.mark.parametrize("answer", [[], [float("nan")], [-1.0], None, ["x"]])
+    def test_nonsense_falls_back_to_the_cap(self, make_bench: Any, answer: Any) -> None:
+        class Bad(Predictor):
+            name = "bad"
+
+            def output_tokens(self, requests: Any) -> Any:
+                return answer
+
+        b = make_bench(plugins=[make_plugin(predictor=[Bad])], predictor="bad")
+        r = b.add("a", 4, 7)
+        assert b.scheduler.components.policy.ctx.predict(r.view) == [7.0]
+        assert "predictor 'bad'" in next(iter(b.scheduler.fault_counts))
+
+
+class Doors(Feature):
+    """Parks requests that name a door; its executor half opens doors."""
+
+    name = "doors"
+
+    def contents(self) -> Any:
+        return [Part(DoorGate)]
+
+    def executor_half(self) -> ExecutorHalf:
+        return Opener()
+
+    def check(self, request: Any, data: Any) -> str | None:
+        return None if isinstance(data, str) else "a door is named by a string"
+
+    def say(self, plan: Any) -> Any:
+        return {"step": plan.step_id}
+
+    def hear(self, extra: Any) -> None:
+        self.ctx.notify(extra)
+
+
+class DoorGate(Gate):
+    name = "door-gate"
+
+    def submit(self, request: Any) -> Any:
+        door = request.features.get(self.ctx.parts["feature"].name)
+        return Park(door) if door else ADMIT
+
+
+class Opener(ExecutorHalf):
+    def before_step(self, plan: Any, extra: Any) -> None:
+        self.step = extra["step"]
+
+    def after_step(self, plan: Any, output: Any) -> Any:
+        return "front" if self.step == 2 else None
+
+
+class TestFeatures:
+    def test_both_halves_and_parts_work_together(self, make_bench: Any) -> None:
+        from batchwright.testing import ScriptedExecutor
+
+        b = make_bench(
+            plugins=[make_plugin(feature=[Doors])],
+            sections={"feature": [{"use": "doors"}]},
+            kv={"num_blocks": 40},
+        )
+        executor = ScriptedExecutor.standalone(40, 16)
+        (feature,) = b.scheduler.components.features
+        executor.install(feature.name, feature.executor_half())
+        b.add("a", 4, 9)
+        b.add("b", 4, 2, features={"doors": "front"})
+        granted = []
+        while b.scheduler.has_unfinished:
+            plan = b.scheduler.schedule()
+            granted.append(sorted(plan.num_scheduled_tokens))
+            b.scheduler.update_from_output(plan, executor.run(plan))
+        assert granted[:5] == [["a"], ["a"], ["a"], ["a", "b"], ["a", "b"]]
+
+    def test_what_is_said_to_nobody_is_refused(self, make_bench: Any) -> None:
+        b = make_bench()
+        with pytest.raises(RequestRefusedError, match="no feature 'doors' is configured"):
+            b.add("a", 4, 2, features={"doors": "front"})
+
+    def test_a_feature_checks_what_it_is_told(self, make_bench: Any) -> None:
+        b = make_bench(
+            plugins=[make_plugin(feature=[Doors])], sections={"feature": [{"use": "doors"}]}
+        )
+        with pytest.raises(RequestRefusedError, match="feature 'doors': a door is named by"):
+            b.add("a", 4, 2, features={"doors": 3})
+
+
+class Remembers(SchedulingPolicy):
+    """Orders by a draw, and by what it remembers."""
+
+    name = "remembers"
+
+    def setup(self) -> None:
+        self.seen: list[str] = []
+
+    def key(self, request: Any) -> Any:
+        return self.ctx.random.random()
+
+    def on_admit(self, request: Any, hit: int, need: int) -> None:
+        self.seen.append(request.request_id)
+        self.ctx.mark(request, at_computed=request.num_prompt_tokens + 3)
+
+
+class TestSnapshots:
+    @pytest.mark.parametrize("depth", [1, 2])
+    @pytest.mark.parametrize("taken_at", [0, 3, 7])
+    def test_a_restored_run_equals_the_uninterrupted_one(
+        self, make_bench: Any, depth: int, taken_at: int
+    ) -> None:
+        from batchwright import Scheduler, VirtualClock
+
+        plugin = make_plugin(policy=[Remembers])
+        options = {"block_size": 4, "usable": 12, "policy": "remembers", "budget": 24}
+        b = make_bench(plugins=[plugin], pipeline_depth=depth, max_num_seqs=4, **options)
+        for i in range(8):
+            b.add(f"r{i}", [i] * (4 + 3 * i % 9), 6, client=f"c{i % 2}")
+        for _ in range(taken_at):
+            b.step()
+        copy = Scheduler.restore(b.scheduler.snapshot(), clock=VirtualClock())
+        ours, theirs = run_out(b.scheduler), run_out(copy)
+        assert ours == theirs
+        assert copy.components.policy.seen == b.scheduler.components.policy.seen
+
+    def test_who_cannot_be_written_down_is_named(self, make_bench: Any) -> None:
+        class Holds(SchedulingPolicy):
+            name = "holds"
+
+            def setup(self) -> None:
+                self.secret = lambda: None
+
+        b = make_bench(plugins=[make_plugin(policy=[Holds])], policy="holds")
+        with pytest.raises(BatchwrightError, match=r"policy 'holds'.*no snapshot can"):
+            b.scheduler.snapshot()
+
+    def test_observers_are_left_out(self, make_bench: Any) -> None:
+        from batchwright import Scheduler
+
+        b = make_bench(sections={"observer": [{"use": "stats"}]})
+        b.add("a", 4, 2)
+        b.step()
+        copy = Scheduler.restore(b.scheduler.snapshot(), clock=b.scheduler.clock)
+        assert [type(o) for o in copy.components.observers] == [Observer]
+        run_out(copy)
+
+
+def run_out(scheduler: Any) -> list[Any]:
+    """Drive to the end; every token is a function of how many are known."""
+    from batchwright import ModelOutput
+
+    plans = []
+    while scheduler.has_unfinished:
+        plan = scheduler.schedule()
+        plans.append((dict(plan.num_scheduled_tokens), plan.scheduled_cached_reqs.new_block_ids))
+        due = [i for i in plan.num_scheduled_tokens if scheduler.requests[i].debt <= 0]
+        rows = {i: [100 + len(scheduler.requests[i].token_ids)] for i in due}
+        ids = list(plan.num_scheduled_tokens)
+        output = ModelOutput(ids, [rows.get(i, []) for i in ids])
+        scheduler.update_from_output(plan, output)
+    return plans
+
+
+class TestHosts:
+    def test_never_and_degraded_are_refused_by_name(self) -> None:
+        manager = PluginManager.discover(extra=[make_plugin(feature=[Doors])])
+        doors = manager.find("feature", "doors")
+        with pytest.raises(ConfigError, match=r"simulator honours Doors\.executor_half\(\)"):
+            check_host("simulator", [doors], [])
+        check_host("simulator", [doors], ["feature.executor_half"])
+        check_host("engine", [doors], [])
+        torch = manager.find("attention", "torch")
+        with pytest.raises(ConfigError, match=r"simulator never calls .*\.forward\(\)"):
+            check_host("simulator", [torch], [])
