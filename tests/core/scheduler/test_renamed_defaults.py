@@ -25,7 +25,7 @@ COPIES = """
     from batchwright.default_plugins import DEFAULT_PLUGINS
 
     KINDS = (
-        "policy", "gate", "limit", "victim", "preemption",
+        "policy", "gate", "limit", "victim", "preemption", "predictor",
         "kv", "hasher", "eviction", "executor",
     )
 
@@ -52,6 +52,7 @@ disable = ["batchwright"]
 policy = "x-fcfs"
 victim = "x-lifo"
 preemption = "x-recompute"
+predictor = "x-max-tokens"
 
 [kv]
 manager = "x-paged"
@@ -90,7 +91,12 @@ def copies(install_distribution: Any) -> None:
 def bench(make_bench: Any, copies: None, request: Any) -> Any:
     """A bench like that of the worked steps, under the copies."""
     kv = {"manager": "x-paged", "hasher": f"x-{request.param}", "eviction": "x-lru"}
-    chosen = {"policy": "x-fcfs", "victim": "x-lifo", "preemption": "x-recompute"}
+    chosen = {
+        "policy": "x-fcfs",
+        "victim": "x-lifo",
+        "preemption": "x-recompute",
+        "predictor": "x-max-tokens",
+    }
 
     def make(**options: Any) -> Any:
         sections = {"gate": [{"use": "full-need"}], **options.pop("sections", {})}
@@ -120,7 +126,7 @@ def test_copies_are_selected_by_toml(copies: None, tmp_path: Path, hasher: str) 
     path.write_text(SELECTION.format(hasher=hasher))
     scheduler = Assembly(load_config(path), clock=VirtualClock()).scheduler()
     labels = [component.ctx.label for component in scheduler.components]
-    assert len(labels) == 7
+    assert len(labels) == 8
     assert all("'x-" in label and "renamed-defaults 1.0" in label for label in labels)
 
 
