@@ -126,6 +126,7 @@ class Assembly:
             clock=self.clock,
             seed=f"{self.config.scheduler.seed}/{path}/{cls.name}",
             limits=limits,
+            folder=self.config.base_path,
         )
         ctx.parts.update(parts)
         self._num_made += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
@@ -55,6 +56,7 @@ class Context:
         clock: The only source of time.
         random: A stream of chance of its own, the same in every run of the same seed.
         limits: The fixed sizes of the run.
+        folder: Where relative paths in options start from: the TOML file's folder.
         parts: Components that this one is built of, by kind (a KV manager's hasher
             and eviction).
         log: A logger named after the component.
@@ -68,7 +70,15 @@ class Context:
     """What each account was served; see ``SchedulingPolicy.account``."""
 
     def __init__(
-        self, *, label: str, path: str, slot: int, clock: Clock, seed: str, limits: EngineLimits
+        self,
+        *,
+        label: str,
+        path: str,
+        slot: int,
+        clock: Clock,
+        seed: str,
+        limits: EngineLimits,
+        folder: Path = Path(),
     ) -> None:
         self.label = label
         self.path = path
@@ -76,6 +86,7 @@ class Context:
         self.clock = clock
         self.random = random.Random(seed)
         self.limits = limits
+        self.folder = folder
         self.parts: dict[str, Any] = {}
         self.log = logging.getLogger(f"batchwright.{label.split(' (')[0]}")
         self._state: State | None = None

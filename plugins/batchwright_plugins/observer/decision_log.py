@@ -27,7 +27,10 @@ VERSION: Final = 1
 class Options:
     """Options of the decision log."""
 
-    path: str = option("decisions.jsonl", "The file that is written; an old one is replaced.")
+    path: str = option(
+        "decisions.jsonl",
+        "The file that is written, relative to the TOML file; an old one is replaced.",
+    )
     flush: bool = option(False, "Whether each line is on disk before the next step.")
     block_ids: bool = option(False, "Whether blocks are listed by id instead of counted.")
 
@@ -78,7 +81,7 @@ class DecisionLog(Observer):
         Raises:
             ConfigError: It cannot be written.
         """
-        path = Path(self.options.path)
+        path = self.ctx.folder / Path(self.options.path).expanduser()
         try:
             self._file = path.open("w", encoding="utf-8", newline="\n")
         except OSError as error:
