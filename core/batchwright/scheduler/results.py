@@ -25,14 +25,16 @@ class Results:
         """Commit the oldest plan in flight.
 
         Raises:
-            StepError: It is another plan's turn.
+            StepError: It is another plan's turn, or the answer is none; then nothing
+                has happened.
         """
         state = self._state
-        flight = self._take_off(plan)
+        flight = self._next_flight(plan)
+        rows = self._rows(flight, output)
+        state.fence.flights.popleft()
         # Before anybody ends: who was aborted while it was computed has ended earlier.
         state.fence.lower(plan.step_id)
         self._note_errors(flight, output)
-        rows = self._rows(flight, output)
         outputs = StepOutputs(plan.step_id)
         first = 0
         if self._receive_carried(flight, rows):
@@ -53,23 +55,32 @@ class Results:
         outputs.finished, state.ended = state.ended, {}
         return outputs
 
-    def _take_off(self, plan: SchedulerOutput) -> Flight:
+    def _next_flight(self, plan: SchedulerOutput) -> Flight:
         flights = self._state.fence.flights
         if not flights or flights[0].plan is not plan:
             turn = f"step {flights[0].plan.step_id} is next" if flights else "none is in flight"
             raise StepError(
-                f"update_from_output() got the plan of step {plan.step_id}, but {turn}; "
+                f"update_from_output() got {_name_of(plan)}, but {turn}; "
                 "every plan is updated once, in the order in which it was made"
             )
-        return flights.popleft()
+        return flights[0]
 
     def _rows(self, flight: Flight, output: ModelOutput) -> list[list[int]]:
-        """What was sampled, a row for every request of the plan, in its order."""
+        """What was sampled, a row for every request of the plan, in its order.
+
+        Raises:
+            StepError: It has not the form of an answer.
+        """
+        if (problem := _malformed(output)) is not None:
+            raise StepError(f"update_from_output() got an answer of another form: {problem}")
         ids = list(flight.plan.num_scheduled_tokens)
         rows = output.sampled_token_ids
         if output.req_ids == ids and len(rows) == len(ids):
             return rows
-        by_id = dict(zip(output.req_ids, rows, strict=False))
+        try:
+            by_id = dict(zip(output.req_ids, rows, strict=False))
+        except TypeError as error:
+            raise StepError(f"update_from_output() got ids that are none: {error}") from None
         return [by_id.get(request_id, []) for request_id in ids]
 
     def _receive_carried(self, flight: Flight, rows: list[list[int]]) -> bool:
@@ -87,7 +98,8 @@ class Results:
         except (TypeError, ValueError, OverflowError):
             return False
         for request, token in steady.receive(tokens):
-            self._end_if_done(request, token)
+            if request.finish is None:  # or the end of another one has ended it, too
+                self._end_if_done(request, token)
         return True
 
     def _deliver(self, flight: Flight, request: Request, tokens: list[int]) -> list[int]:
@@ -97,6 +109,9 @@ class Results:
             Those that were appended.
         """
         if request.finish is not None:
+            return []
+        if not isinstance(tokens, list | tuple):
+            self._refuse(request, f"{tokens!r}, which is no list of token ids")
             return []
         drafts = flight.plan.scheduled_draft_token_ids.get(request.request_id, ())
         if bool(tokens) is not self._samples(flight, request) or len(tokens) > 1 + len(drafts):
@@ -184,9 +199,14 @@ class Results:
             request = state.running.get(request_id)
             if request is None:
                 continue
+            try:
+                known = array(TOKEN_TYPECODE, drafts)
+            except (TypeError, ValueError, OverflowError):
+                self._refuse(request, f"the drafts {drafts!r}, which are no token ids")
+                continue
             if request in state.steady:
                 state.steady.leave(request)
-            request.draft_token_ids = list(drafts)
+            request.draft_token_ids = known.tolist()
 
     def _land(self, flight: Flight) -> None:
         """Queue preempted requests whose last step in flight this was."""
@@ -199,6 +219,28 @@ class Results:
             ):
                 state.room.landed(request)
                 self._departures.wait_again(request)
+
+
+_COLUMNS = ("req_ids", "sampled_token_ids")
+_TABLES = ("logprobs", "draft_token_ids", "errors")
+
+
+def _malformed(output: object) -> str | None:
+    """What is wrong with the form of an answer, whatever it says; or None."""
+    if not isinstance(output, ModelOutput):
+        return f"expected a ModelOutput, got {output!r}"
+    for names, kind, expected in ((_COLUMNS, (list, tuple), "a list"), (_TABLES, dict, "a dict")):
+        for name in names:
+            value = getattr(output, name)
+            if not isinstance(value, kind):  # type: ignore[arg-type]
+                return f"{name} is {value!r}, expected {expected}"
+    return None
+
+
+def _name_of(plan: object) -> str:
+    if isinstance(plan, SchedulerOutput):
+        return f"the plan of step {plan.step_id}"
+    return f"{plan!r}, which is no plan"
 
 
 def _expected(drafts: Sequence[int]) -> str:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from batchwright import RequestRefusedError
-from batchwright.protocols import Gate, Resource, SchedulingPolicy
+from batchwright import ModelOutput, RequestRefusedError, StepError
+from batchwright.protocols import Gate, Observer, Resource, SchedulingPolicy
 from batchwright.request import CacheKey
 from batchwright.testing import make_plugin
 from batchwright.verdicts import ADMIT, Park, Reject, Skip, Stop
@@ -149,3 +149,75 @@ def test_a_request_of_another_scheduler_is_left_alone(make_bench: Any) -> None:
     with pytest.raises(RequestRefusedError, match="was added before"):
         second.scheduler.add_request(request)
     first.drain()
+
+
+class TestAnswersOfAnotherForm:
+    """The driver is told, and nothing has happened: it may answer properly."""
+
+    @pytest.mark.parametrize("steps", [0, 2])
+    @pytest.mark.parametrize(
+        ("answer", "message"),
+        [
+            (None, "expected a ModelOutput, got None"),
+            (ModelOutput(["a", "b"], None), "sampled_token_ids is None"),  # type: ignore[arg-type]
+            (ModelOutput(None, [[1], [2]]), "req_ids is None"),  # type: ignore[arg-type]
+            (ModelOutput([["a"], ["b"]], [[1], [2]]), "unhashable"),  # type: ignore[list-item]
+            (ModelOutput(["a", "b"], [[1], [2]], errors=["a"]), "errors is"),  # type: ignore[arg-type]
+        ],
+    )
+    def test_answer(self, make_bench: Any, steps: int, answer: Any, message: str) -> None:
+        b = make_bench()
+        b.add("a", 4, 5)
+        b.add("b", 4, 5)
+        b.steps(steps)
+        b.schedule()
+        with pytest.raises(StepError, match=message):
+            b.scheduler.update_from_output(b.plan, answer)
+        b.update()
+        b.drain()
+        assert {name: len(tokens) for name, tokens in b.outputs.items()} == {"a": 5, "b": 5}
+
+    @pytest.mark.parametrize("steps", [0, 2])
+    @pytest.mark.parametrize("row", [7, "text", {7, 8}])
+    def test_row(self, make_bench: Any, steps: int, row: Any) -> None:
+        b = make_bench()
+        b.add("a", 4, 5)
+        b.add("b", 4, 5)
+        b.steps(steps)
+        b.schedule()
+        b.update({"a": row})
+        assert b.finished["a"].detail.startswith("the executor answered")
+        b.drain()
+        assert len(b.outputs["b"]) == 5
+
+    @pytest.mark.parametrize("drafts", [None, 5, ["x"], [-1]])
+    def test_drafts(self, make_bench: Any, drafts: Any) -> None:
+        b = make_bench()
+        b.add("a", 4, 5)
+        b.add("b", 4, 5)
+        b.schedule()
+        answer = ModelOutput(["a", "b"], [[1], [2]], draft_token_ids={"a": drafts})
+        outputs = b.scheduler.update_from_output(b.plan, answer)
+        assert outputs.new_token_ids == [[1], [2]]
+        assert "the executor answered the drafts" in outputs.finished["a"].detail
+
+    def test_no_plan(self, make_bench: Any) -> None:
+        with pytest.raises(StepError, match="got None, which is no plan, but none is in flight"):
+            make_bench().scheduler.update_from_output(None, ModelOutput())
+
+
+def test_the_end_of_one_may_end_others_of_its_step(make_bench: Any) -> None:
+    """E.g. an observer that aborts the rest of a group when its first one is done."""
+
+    class FirstWins(Observer):
+        name = "first-wins"
+
+        def on_finish(self, request: Any) -> None:
+            request.hints["scheduler"].abort(["a", "b", "c"])
+
+    b = bench_with(make_bench, "observer", FirstWins)
+    for name in "abc":
+        b.add(name, 4, 4, hints={"scheduler": b.scheduler})
+    b.drain()
+    reasons = {name: finish.reason for name, finish in b.finished.items()}
+    assert reasons == {"a": "length", "b": "abort", "c": "abort"}
