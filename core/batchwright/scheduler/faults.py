@@ -7,14 +7,52 @@ makes the step fall back; several in a row end the run. An observer is disabled.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from batchwright.exceptions import PluginError
+from batchwright.exceptions import BatchwrightError, PluginError
 from batchwright.protocols import Component
 from batchwright.request import Request
 
 _log = logging.getLogger("batchwright.faults")
+
+
+def set_up(component: Component) -> None:
+    """Have a component prepare itself.
+
+    Raises:
+        PluginError: It cannot.
+    """
+    try:
+        component.setup()
+    except BatchwrightError:
+        raise
+    except Exception as error:
+        what = f"raised {type(error).__name__}: {error}"
+        raise PluginError(what, where=f"{component.ctx.label}: setup()") from error
+
+
+def blame(error: Exception, components: Iterable[Component]) -> None:
+    """Name the component in whose code an exception arose that nobody caught.
+
+    That of a KV manager or of a queue: what they hold is unknown now, so the run ends.
+
+    Raises:
+        PluginError: It is a component's; not if it is announced, or nobody's.
+    """
+    if isinstance(error, BatchwrightError):
+        return
+    owners: dict[int, Component] = {}
+    for component in components:
+        owners[id(component)] = owners[id(getattr(component, "queue", component))] = component
+    for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
+        owner = owners.get(id(frame.f_locals.get("self")))
+        if owner is not None:
+            raise PluginError(
+                f"raised {type(error).__name__}: {error}; what it holds is unknown now",
+                where=f"{owner.ctx.label}: {frame.f_code.co_name}()",
+            ) from error
 
 
 class RequestFault(Exception):  # noqa: N818 (never leaves the scheduler)

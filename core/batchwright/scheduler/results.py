@@ -222,7 +222,7 @@ class Results:
 
 
 _COLUMNS = ("req_ids", "sampled_token_ids")
-_TABLES = ("logprobs", "draft_token_ids", "errors")
+_TABLES = ("logprobs", "draft_token_ids", "errors", "extras")
 
 
 def _malformed(output: object) -> str | None:
@@ -232,7 +232,7 @@ def _malformed(output: object) -> str | None:
     for names, kind, expected in ((_COLUMNS, (list, tuple), "a list"), (_TABLES, dict, "a dict")):
         for name in names:
             value = getattr(output, name)
-            if not isinstance(value, kind):  # type: ignore[arg-type]
+            if not isinstance(value, kind):
                 return f"{name} is {value!r}, expected {expected}"
     return None
 

@@ -17,6 +17,7 @@ from batchwright.request import Request, RequestStatus
 from batchwright.scheduler.components import Components
 from batchwright.scheduler.departures import Departures
 from batchwright.scheduler.draft import Draft
+from batchwright.scheduler.faults import blame, set_up
 from batchwright.scheduler.intake import Intake
 from batchwright.scheduler.planning import commit_plan
 from batchwright.scheduler.progress_guard import ProgressGuard
@@ -62,11 +63,12 @@ class Scheduler:
         self._results = Results(state, self._departures)
         self._guard = ProgressGuard(state)
         self._controls = tuple(c for c in components.controls if overrides(c, "caps"))
-        self._is_stepping = False
+        self._doing = ""
+        self._to_end: list[tuple[str, RequestStatus, str]] = []
         for component in components:
             component.ctx.bind(state, component)
         for component in components:
-            component.setup()
+            set_up(component)
         if not state.fits_pool(limits.max_model_len):
             _log.warning(
                 "the KV pool holds %d tokens, less than max_model_len = %d: a request that "
@@ -106,8 +108,12 @@ class Scheduler:
             PluginError: A component failed too often in a row.
         """
         state = self._state
-        self._begin_step()
+        if not self._doing:
+            self._check_depth()
+        self._begin("schedule()")
         try:
+            state.now = state.clock.now()
+            self._guard.before_step()
             self._settle()
             state.draft = self._open_draft()
             self._yielding.run()
@@ -121,11 +127,16 @@ class Scheduler:
             self._guard.after_step(plan)
             if state.announcer.wants("on_step"):
                 state.announcer.tell("on_step", StepRecord(plan, state.draft, state))
+        except Exception as error:
+            blame(error, state.components)
+            raise
         finally:
             # What is taken out from now on is no part of a plan being made.
             state.draft = state.no_draft
             state.room.new_reasons.clear()
-            self._is_stepping = False
+            self._doing = ""
+        while self._to_end:
+            self.finish(*self._to_end.pop(0))
         return plan
 
     def update_from_output(self, plan: SchedulerOutput, output: ModelOutput) -> StepOutputs:
@@ -139,16 +150,24 @@ class Scheduler:
             New tokens and ends; aborts and errors since the last update included.
 
         Raises:
-            StepError: It is another plan's turn.
+            StepError: It is another plan's turn, the answer is none, or a component
+                called it.
             PluginError: A component failed too often in a row.
         """
         state = self._state
-        outputs = self._results.commit(plan, output)
-        for feature in state.components.features if output.extras else ():
-            if feature.name in output.extras:
-                state.call_back(feature, "hear", output.extras[feature.name])
-        if state.announcer.wants("on_outputs"):
-            state.announcer.tell("on_outputs", outputs)
+        self._begin("update_from_output()")
+        try:
+            outputs = self._results.commit(plan, output)
+            for feature in state.components.features if output.extras else ():
+                if feature.name in output.extras:
+                    state.call_back(feature, "hear", output.extras[feature.name])
+            if state.announcer.wants("on_outputs"):
+                state.announcer.tell("on_outputs", outputs)
+        except Exception as error:
+            blame(error, state.components)
+            raise
+        finally:
+            self._doing = ""
         return outputs
 
     def recover(self) -> None:
@@ -156,8 +175,13 @@ class Scheduler:
 
         Plans in flight are void: they must not be updated any more. Known tokens are
         kept, so that each request goes on where it was once it is recomputed.
+
+        Raises:
+            StepError: A component called it.
         """
         state = self._state
+        self._begin("recover()")
+        self._doing = ""
         state.draft = Draft()
         while state.fence.flights:
             state.fence.lower(state.fence.flights.popleft().plan.step_id)
@@ -187,18 +211,20 @@ class Scheduler:
     def abort(self, request_ids: str | Iterable[str]) -> None:
         """End requests at once, in whatever state; unknown ids are ignored.
 
-        Each appears in ``finished`` of the next ``update_from_output``.
+        Each appears in ``finished`` of the next ``update_from_output``. If a component
+        calls it while a plan is made, they end when the plan is done.
         """
         for request_id in [request_ids] if isinstance(request_ids, str) else request_ids:
-            request = self._state.requests.get(request_id)
-            if request is not None:
-                self._departures.finish(request, RequestStatus.FINISHED_ABORTED, "aborted")
+            self.finish(request_id, RequestStatus.FINISHED_ABORTED, "aborted")
 
     def finish(self, request_id: str, status: RequestStatus, detail: str) -> None:
         """End a request for a reason that its caller found (e.g. a stop string).
 
         Unknown ids are ignored: the request may have ended by itself.
         """
+        if self._doing == "schedule()":
+            self._to_end.append((request_id, status, detail))
+            return
         request = self._state.requests.get(request_id)
         if request is not None:
             self._departures.finish(request, status, detail)
@@ -324,19 +350,20 @@ class Scheduler:
 
     # -- Parts of the step -------------------------------------------------------
 
-    def _begin_step(self) -> None:
+    def _begin(self, call: str) -> None:
+        """Refuse what a component calls in the middle of something else."""
+        if self._doing:
+            raise StepError(f"{call} was called from within {self._doing}")
+        self._doing = call
+
+    def _check_depth(self) -> None:
         state = self._state
-        if self._is_stepping:
-            raise StepError("schedule() was called from within schedule()")
         depth = state.settings.pipeline_depth
         if len(state.fence.flights) >= depth:
             raise StepError(
                 f"{depth} plan(s) are in flight; call update_from_output() first "
                 f"(scheduler.pipeline_depth = {depth})"
             )
-        self._is_stepping = True
-        state.now = state.clock.now()
-        self._guard.before_step()
 
     def _settle(self) -> None:
         """Take in what came since the last step: notices, marks, alarms."""

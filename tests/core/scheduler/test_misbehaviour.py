@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
-from batchwright import ModelOutput, RequestRefusedError, StepError
-from batchwright.protocols import Gate, Observer, Resource, SchedulingPolicy
+from batchwright import ModelOutput, PluginError, RequestRefusedError, StepError
+from batchwright.protocols import Gate, Observer, Resource, SchedulingPolicy, Victim
+from batchwright.queues import KeyedQueue
 from batchwright.request import CacheKey
 from batchwright.testing import make_plugin
 from batchwright.verdicts import ADMIT, Park, Reject, Skip, Stop
+from batchwright_plugins.kv.paged import PagedKV
 
 
 def bench_with(make_bench: Any, kind: str, cls: type, **options: Any) -> Any:
@@ -221,3 +223,112 @@ def test_the_end_of_one_may_end_others_of_its_step(make_bench: Any) -> None:
     b.drain()
     reasons = {name: finish.reason for name, finish in b.finished.items()}
     assert reasons == {"a": "length", "b": "abort", "c": "abort"}
+
+
+class TestCallsFromWithin:
+    """What is called in the middle of a step waits for its end, or is refused."""
+
+    @pytest.mark.parametrize("phase", ["candidate", "sized"])
+    def test_a_gate_aborts_its_candidate(self, make_bench: Any, phase: str) -> None:
+        def judge(self: Any, request: Any, *rest: Any) -> Any:
+            request.hints["scheduler"].abort(request.request_id)
+            return ADMIT
+
+        b = bench_with(make_bench, "gate", type("G", (Gate,), {"name": "g", phase: judge}))
+        b.add("a", 4, 4, hints={"scheduler": b.scheduler})
+        assert b.schedule() == {"a": 4}
+        assert b.scheduler.requests == {}
+        b.update()
+        assert b.finished["a"].reason == "abort"
+        b.drain()
+
+    def test_a_victim_aborts_everybody(self, make_bench: Any) -> None:
+        class Radical(Victim):
+            name = "radical"
+
+            def choose(self, running: Any, needed_by: Any, view: Any) -> Any:
+                needed_by.hints["scheduler"].abort(["a", "b"])
+                return needed_by
+
+        b = bench_with(make_bench, "victim", Radical, block_size=4, usable=4)
+        for name in "ab":
+            b.add(name, 8, 9, hints={"scheduler": b.scheduler})
+        b.drain()
+        assert {finish.reason for finish in b.finished.values()} == {"abort"}
+
+    def test_an_observer_aborts_what_it_sees_planned(self, make_bench: Any) -> None:
+        """It used to take the request out of a plan that was made, and half of it stayed."""
+
+        class Killer(Observer):
+            name = "killer"
+
+            def on_step(self, step: Any) -> None:
+                for request in schedulers[0].running:
+                    schedulers[0].abort(request.request_id)
+
+        schedulers: list[Any] = []
+        b = bench_with(make_bench, "observer", Killer)
+        schedulers.append(b.scheduler)
+        b.add("a", 4, 4)
+        assert b.schedule() == {"a": 4}
+        assert b.plan.total_num_scheduled_tokens == 4
+        b.update()
+        assert b.finished["a"].reason == "abort"
+        b.drain()
+
+    @pytest.mark.parametrize("event", ["on_admit", "on_finish"])
+    @pytest.mark.parametrize("call", ["schedule", "update_from_output", "recover"])
+    def test_steps_do_not_nest(self, make_bench: Any, event: str, call: str) -> None:
+        def reenter(self: Any, request: Any, *rest: Any) -> None:
+            scheduler = request.hints["scheduler"]
+            arguments = (b.plan, ModelOutput()) if call == "update_from_output" else ()
+            try:
+                getattr(scheduler, call)(*arguments)
+            except StepError as error:
+                refused.append(str(error))
+
+        refused: list[str] = []
+        b = bench_with(
+            make_bench, "policy", type("P", (SchedulingPolicy,), {"name": "p", event: reenter})
+        )
+        b.add("a", 4, 2, hints={"scheduler": b.scheduler})
+        b.drain()
+        within = "update_from_output" if event == "on_finish" else "schedule"
+        assert refused == [f"{call}() was called from within {within}()"]
+
+
+class TestFaultsOfNoRequest:
+    """Nobody can go on without these components: the run ends, and names them."""
+
+    def test_setup(self, make_bench: Any) -> None:
+        def setup(self: Any) -> None:
+            raise OSError("no license")
+
+        gate = type("G", (Gate,), {"name": "g", "setup": setup})
+        with pytest.raises(PluginError, match=r"gate 'g'.*: setup\(\): raised OSError: no license"):
+            bench_with(make_bench, "gate", gate)
+
+    @pytest.mark.parametrize("method", ["lookup", "num_needed", "allocate", "carry", "detach"])
+    def test_kv_manager(self, make_bench: Any, method: str) -> None:
+        def fail(self: Any, *rest: Any) -> None:
+            raise ValueError("lost count")
+
+        kv = type("Mine", (PagedKV,), {"name": "mine", method: fail})
+        b = make_bench(plugins=[make_plugin(kv=[kv])], kv={"manager": "mine"}, block_size=2)
+        b.add("a", 4, 4)
+        with pytest.raises(PluginError, match=r"kv 'mine'.*: fail\(\): raised ValueError: lost"):
+            b.drain()
+
+    @pytest.mark.parametrize("method", ["remove", "forget", "__len__"])
+    def test_queue(self, make_bench: Any, method: str) -> None:
+        def fail(self: Any, *rest: Any) -> int:
+            raise ValueError("lost count")
+
+        def make_queue(self: Any) -> Any:
+            return type("Queue", (KeyedQueue,), {method: fail})(self.key)
+
+        policy = type("P", (SchedulingPolicy,), {"name": "p", "make_queue": make_queue})
+        b = bench_with(make_bench, "policy", policy)
+        b.add("a", 4, 4)
+        with pytest.raises(PluginError, match=r"policy 'p'.*: fail\(\): raised ValueError: lost"):
+            b.drain()
