@@ -79,19 +79,19 @@ class Calendar:
 class Alarms:
     """Times at which somebody wants to be called; a heap, O(log n)."""
 
-    __slots__ = ("_count", "_heap")
+    __slots__ = ("_count", "heap")
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Any]] = []
+        self.heap: list[tuple[float, int, Any]] = []
         self._count = 0
 
     def __len__(self) -> int:
-        return len(self._heap)
+        return len(self.heap)
 
     @property
     def next_time(self) -> float | None:
         """Seconds on the scheduler's clock, or None if no alarm is set."""
-        return self._heap[0][0] if self._heap else None
+        return self.heap[0][0] if self.heap else None
 
     def set(self, time: float, payload: Any) -> None:
         """Set an alarm.
@@ -102,10 +102,10 @@ class Alarms:
         """
         if not math.isfinite(time):
             raise ValueError(f"an alarm needs a finite time, not {time!r}")
-        heapq.heappush(self._heap, (time, self._count, payload))
+        heapq.heappush(self.heap, (time, self._count, payload))
         self._count += 1
 
     def ring(self, now: float) -> Iterator[Any]:
         """Yield the payloads of all alarms due at ``now``, earliest first."""
-        while self._heap and self._heap[0][0] <= now:
-            yield heapq.heappop(self._heap)[2]
+        while self.heap and self.heap[0][0] <= now:
+            yield heapq.heappop(self.heap)[2]

@@ -11,6 +11,7 @@ from attrs import frozen
 
 from batchwright.clock import Clock
 from batchwright.compat import Compat
+from batchwright.counts import Counts
 from batchwright.ledger import Ledger
 from batchwright.read_only import Read
 from batchwright.request_view import RequestView
@@ -64,6 +65,8 @@ class Context:
 
     view: Read[StepView] = Read("_bound.view")
     """Counts of the scheduler, live."""
+    counts: Read[Counts] = Read("_bound.counts")
+    """Running totals over all steps."""
     compat: Read[Compat] = Read("_bound.settings.compat")
     """Habits of another engine that this run takes over."""
     ledger: Read[Ledger] = Read("_bound.ledger")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from typing import Any
 
 from attrs import define, field
@@ -20,13 +20,15 @@ class Groups:
 
     Args:
         time_to_live: Seconds that a group without live requests is remembered.
-        remind: Called with a time at which to call ``purge``.
+
+    Attributes:
+        next_expiry: When the next group's time may be over (seconds on the clock).
     """
 
-    def __init__(self, time_to_live: float, remind: Callable[[float], None]) -> None:
+    def __init__(self, time_to_live: float) -> None:
         self._time_to_live = time_to_live
-        self._remind = remind
         self._groups: dict[str, _Group] = {}
+        self.next_expiry = math.inf
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -44,7 +46,7 @@ class Groups:
         group.num_live -= 1
         if not group.num_live:
             group.expires = now + self._time_to_live
-            self._remind(group.expires)
+            self.next_expiry = min(self.next_expiry, group.expires)
 
     def state(self, name: str, slot: int) -> dict[str, Any]:
         """A component's own dict for a group.
@@ -55,6 +57,10 @@ class Groups:
         return self._groups[name].states.setdefault(slot, {})
 
     def purge(self, now: float) -> None:
-        """Forget groups whose time is over."""
-        for name in [n for n, g in self._groups.items() if not g.num_live and g.expires <= now]:
-            del self._groups[name]
+        """Forget groups whose time is over. O(groups), at most once an expiry."""
+        ended = {name: group for name, group in self._groups.items() if not group.num_live}
+        for name, group in ended.items():
+            if group.expires <= now:
+                del self._groups[name]
+        rest = (group.expires for group in ended.values() if group.expires > now)
+        self.next_expiry = min(rest, default=math.inf)

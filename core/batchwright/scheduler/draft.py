@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attrs import Factory, define, field
+from attrs import Factory, define
 
 from batchwright.protocols import Caps
 from batchwright.request import Request
@@ -14,6 +14,7 @@ class Draft:
 
     Args:
         budget: Tokens that may be granted.
+        num_tokens_left: Of those, tokens that are not granted yet.
         num_prefill_tokens_left: Of those, tokens that may go to debts over one.
         num_admissions_left: Requests that may be admitted.
         num_draft_tokens: Draft tokens that a request may verify.
@@ -27,10 +28,10 @@ class Draft:
     """
 
     budget: int = 0
+    num_tokens_left: int = 0
     num_prefill_tokens_left: int = 0
     num_admissions_left: int = 0
     num_draft_tokens: int = 0
-    num_tokens_left: int = field(init=False)
     tokens: dict[str, int] = Factory(dict)
     granted: dict[str, Request] = Factory(dict)
     admitted: dict[str, Request] = Factory(dict)
@@ -44,9 +45,6 @@ class Draft:
     num_carried: int = 0
     shortage: bool = False
     stopped_by: tuple[str | None, str] = (None, "")
-
-    def __attrs_post_init__(self) -> None:
-        self.num_tokens_left = self.budget
 
     @property
     def num_scheduled_tokens(self) -> int:

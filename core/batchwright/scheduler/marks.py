@@ -13,13 +13,17 @@ from batchwright.scheduler.steady import SteadyDecodes
 
 
 class Marks:
-    """Marks of all requests; each request keeps its own, nearest first."""
+    """Marks of all requests; each request keeps its own, nearest first.
+
+    Attributes:
+        reached: Requests that may have passed a mark, for ``due`` to look at.
+    """
 
     def __init__(self, requests: dict[str, Request], steady: SteadyDecodes) -> None:
         self._requests = requests
         self._steady = steady
         self._count = 0
-        self._reached: dict[str, Request] = {}
+        self.reached: dict[str, Request] = {}
 
     def set(
         self, view: RequestView, num_computed_tokens: int, component: Component, payload: Any
@@ -36,24 +40,19 @@ class Marks:
         heapq.heappush(request.marks, (num_computed_tokens, self._count, component, payload))
         self._count += 1
         if request.num_computed_tokens >= num_computed_tokens:
-            self._reached[request.request_id] = request
+            self.reached[request.request_id] = request
         elif request in self._steady:
             self._steady.appoint_mark(request, num_computed_tokens)
-
-    @property
-    def any_reached(self) -> bool:
-        """Whether ``due`` has anything to look at."""
-        return bool(self._reached)
 
     def reach(self, request: Request) -> None:
         """Note a request that may have passed its nearest mark."""
         if request.marks and request.num_computed_tokens >= request.marks[0][0]:
-            self._reached[request.request_id] = request
+            self.reached[request.request_id] = request
 
     def due(self) -> list[tuple[Component, RequestView, Any]]:
         """Take out every mark that has been reached, in order of request and position."""
         due = []
-        reached, self._reached = self._reached, {}
+        reached, self.reached = self.reached, {}
         for request in reached.values():
             if request.status.is_finished:
                 continue

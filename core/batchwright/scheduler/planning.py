@@ -12,7 +12,7 @@ def commit_plan(state: State) -> SchedulerOutput:
     """Commit the draft: counts advance, the plan is in flight."""
     draft = state.draft
     visited = list(draft.granted.values())
-    new = [request for request in draft.admitted.values() if not request.on_executor]
+    new = [r for r in draft.admitted.values() if not r.on_executor]
     plan = SchedulerOutput(
         step_id=state.step_id,
         scheduled_new_reqs=[_new_request(state, request) for request in new],
@@ -26,6 +26,7 @@ def commit_plan(state: State) -> SchedulerOutput:
     for request in new:
         request.on_executor = True
     state.finished_ids = []
+    _count(state)
     columns = state.steady.columns
     requests = columns.requests + visited if draft.num_carried else visited
     flight = Flight(plan, requests, draft.num_carried, columns.version, _advance(state, visited))
@@ -88,6 +89,21 @@ def _advance(state: State, visited: list[Request]) -> frozenset[str] | None:
         for request in state.steady.advance():
             state.marks.reach(request)
     return frozenset(sampling) if pipelined else None
+
+
+def _count(state: State) -> None:
+    draft, counts = state.draft, state.counts
+    num_tokens, num_carried = draft.num_scheduled_tokens, draft.num_carried
+    counts.steps += 1
+    counts.empty_steps += not num_tokens
+    counts.scheduled_tokens += num_tokens
+    counts.carried_grants += num_carried
+    counts.decode_grants += num_carried
+    if draft.debts:
+        counts.decode_grants += list(draft.debts.values()).count(1)
+    if draft.tables:
+        used = state.kv.num_usable_blocks - state.kv.num_free_blocks
+        counts.most_used_blocks = max(counts.most_used_blocks, used)
 
 
 def _account_for(request: Request, num_tokens: int, debt: int) -> None:

@@ -27,28 +27,26 @@ class ProgressGuard:
         self.num_interventions = 0
         self.last_report = ""
 
-    def before_step(self) -> None:
-        """Decide whether the next step may be planned by the plugins' choices."""
-        state = self._state
-        state.bypass_choices = False
-        if self._idle_steps < state.settings.stall_steps:
-            return
-        state.room.wake_all_skipped()
-        state.bypass_choices = True
+    def steps_in(self) -> bool:
+        """Whether the next step is planned without the plugins' choices."""
+        if self._idle_steps < self._state.settings.stall_steps:
+            return False
+        self._state.room.wake_all_skipped()
         self.num_interventions += 1
         self.last_report = self._report()
         _log.warning("%s; gates, limits and controls are bypassed for one step", self.last_report)
+        return True
 
     def after_step(self, plan: SchedulerOutput) -> None:
         """Count steps in which nothing happened though something waits."""
+        if plan.num_scheduled_tokens:
+            self._idle_steps = 0
+            return
         state = self._state
         self._stopped_by = state.draft.stopped_by
         waits = state.running or len(state.room) > state.room.num_parked
-        idle = plan.is_empty and waits and len(state.fence.flights) <= 1
-        if idle and not len(state.alarms) and not state.admission_paused:
-            self._idle_steps += 1
-        else:
-            self._idle_steps = 0
+        stuck = waits and len(state.fence.flights) <= 1 and not len(state.alarms)
+        self._idle_steps = self._idle_steps + 1 if stuck and not state.admission_paused else 0
 
     def _report(self) -> str:
         state = self._state

@@ -33,15 +33,18 @@ class Results:
         rows = self._rows(flight, output)
         state.fence.flights.popleft()
         # Before anybody ends: who was aborted while it was computed has ended earlier.
-        state.fence.lower(plan.step_id)
-        self._note_errors(flight, output)
+        if state.fence.is_holding:
+            state.fence.lower(plan.step_id)
+        if output.errors:
+            self._note_errors(flight, output)
         outputs = StepOutputs(plan.step_id)
         first = 0
         if self._receive_carried(flight, rows):
             first = flight.num_carried
             outputs.req_ids = list(islice(plan.num_scheduled_tokens, first))
             outputs.new_token_ids = rows[:first]
-        for request, tokens in zip(flight.requests[first:], rows[first:], strict=True):
+        rest = zip(flight.requests[first:], rows[first:], strict=True)
+        for request, tokens in rest if first < len(rows) else ():
             new = self._deliver(flight, request, tokens)
             if new:
                 outputs.req_ids.append(request.request_id)
@@ -71,7 +74,7 @@ class Results:
         Raises:
             StepError: It has not the form of an answer.
         """
-        if (problem := _malformed(output)) is not None:
+        if not _is_plain(output) and (problem := _malformed(output)) is not None:
             raise StepError(f"update_from_output() got an answer of another form: {problem}")
         ids = list(flight.plan.num_scheduled_tokens)
         rows = output.sampled_token_ids
@@ -175,8 +178,6 @@ class Results:
 
     def _note_errors(self, flight: Flight, output: ModelOutput) -> None:
         """End requests that the executor could not compute."""
-        if not output.errors:
-            return
         for request in flight.requests:
             error = output.errors.get(request.request_id)
             if error is not None and request.finish is None:
@@ -223,6 +224,18 @@ class Results:
 
 _COLUMNS = ("req_ids", "sampled_token_ids")
 _TABLES = ("logprobs", "draft_token_ids", "errors", "extras")
+
+
+def _is_plain(output: object) -> bool:
+    """Whether an answer has the usual form, at a glance."""
+    return (
+        type(output) is ModelOutput
+        and type(output.req_ids) is list
+        and type(output.sampled_token_ids) is list
+        and type(output.logprobs) is dict
+        and type(output.draft_token_ids) is dict
+        and type(output.errors) is dict
+    )
 
 
 def _malformed(output: object) -> str | None:

@@ -43,23 +43,20 @@ class RunningScan:
         """Carry steady decodes if that is exact; whom to decide about one by one."""
         state = self._state
         steady = state.steady
-        if steady.can_carry(
-            state.draft.num_tokens_left,
-            state.kv.num_free_blocks,
-            order_matters=self._orders_running,
+        growing = steady.growing()
+        if steady.can_carry(state.draft.num_tokens_left, order_matters=self._orders_running) and (
+            not growing or len(growing) <= state.kv.num_free_blocks
         ):
-            self._carry()
+            self._carry(growing, steady.filling())
             return steady.others
         steady.dissolve()
         everyone = list(state.running.values())
         return self._in_policy_order(everyone) if self._orders_running else everyone
 
-    def _carry(self) -> None:
+    def _carry(self, growing: list[Request], filling: list[Request]) -> None:
         """Grant all steady decodes their token; give blocks to those that need one."""
         state = self._state
-        steady = state.steady
-        state.draft.carry(steady.columns.ones.copy())
-        growing, filling = steady.growing(), steady.filling()
+        state.draft.carry(state.steady.columns.ones.copy())
         if state.limits.num_lookahead_tokens:
             for request in dict.fromkeys(growing + filling):
                 self._allocate(request, 1)

@@ -65,6 +65,8 @@ class Scheduler:
         self._controls = tuple(c for c in components.controls if overrides(c, "caps"))
         self._doing = ""
         self._to_end: list[tuple[str, RequestStatus, str]] = []
+        self._tells_steps = state.announcer.wants("on_step")
+        self._tells_outputs = state.announcer.wants("on_outputs")
         for component in components:
             component.ctx.bind(state, component)
         for component in components:
@@ -113,10 +115,11 @@ class Scheduler:
         self._begin("schedule()")
         try:
             state.now = state.clock.now()
-            self._guard.before_step()
+            state.bypass_choices = self._guard.steps_in()
             self._settle()
             state.draft = self._open_draft()
-            self._yielding.run()
+            if state.has_changed:
+                self._yielding.run()
             self._running_scan.run()
             self._waiting_scan.run()
             plan = commit_plan(state)
@@ -125,7 +128,7 @@ class Scheduler:
                 if said is not None:
                     plan.extras[feature.name] = said
             self._guard.after_step(plan)
-            if state.announcer.wants("on_step"):
+            if self._tells_steps:
                 state.announcer.tell("on_step", StepRecord(plan, state.draft, state))
         except Exception as error:
             blame(error, state.components)
@@ -161,7 +164,7 @@ class Scheduler:
             for feature in state.components.features if output.extras else ():
                 if feature.name in output.extras:
                     state.call_back(feature, "hear", output.extras[feature.name])
-            if state.announcer.wants("on_outputs"):
+            if self._tells_outputs:
                 state.announcer.tell("on_outputs", outputs)
         except Exception as error:
             blame(error, state.components)
@@ -371,21 +374,20 @@ class Scheduler:
         while state.notices:
             state.has_changed = True
             state.room.wake(*state.notices.popleft())
-        if state.marks.any_reached:
+        if state.marks.reached:
             for component, view, payload in state.marks.due():
                 state.call_back(component, "on_mark", view, payload)
-        if len(state.alarms):
+        if state.alarms.heap:
             for component, payload in list(state.alarms.ring(state.now)):
-                if component is None:
-                    state.groups.purge(state.now)
-                else:
-                    state.call_back(component, "on_alarm", payload)
+                state.call_back(component, "on_alarm", payload)
+        if state.groups.next_expiry <= state.now:
+            state.groups.purge(state.now)
 
     def _open_draft(self) -> Draft:
         """Begin a plan under the budget and the controls' caps."""
         state = self._state
         budget = state.settings.max_num_scheduled_tokens
-        draft = Draft(budget, budget, state.limits.max_num_seqs, budget)
+        draft = Draft(budget, budget, budget, state.limits.max_num_seqs, budget)
         for caps in () if state.bypass_choices or not self._controls else self._caps():
             draft.cut(caps)
         return draft

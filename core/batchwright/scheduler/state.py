@@ -8,6 +8,7 @@ from typing import Any
 from batchwright.calendar import Alarms, Epoch
 from batchwright.clock import Clock
 from batchwright.context import EngineLimits
+from batchwright.counts import Counts
 from batchwright.groups import Groups
 from batchwright.ledger import Ledger
 from batchwright.protocols.component import overrides
@@ -73,8 +74,9 @@ class State:
         self.marks = Marks(self.requests, self.steady)
         self.alarms = Alarms()
         self.predictions = Predictions(components.predictor, self.requests, self.faults)
-        self.groups = Groups(settings.group_time_to_live, self._remind_of_groups)
+        self.groups = Groups(settings.group_time_to_live)
         self.view = StepView(self)
+        self.counts = Counts()
         self.draft = self.no_draft = Draft()
         self.notices: deque[tuple[str, str]] = deque()
         self.finished_ids: list[str] = []
@@ -111,9 +113,6 @@ class State:
     def fits_pool(self, num_tokens: int) -> bool:
         """Whether a request with so many tokens in the cache could run alone."""
         return self.num_blocks_for(num_tokens) <= self.kv.num_usable_blocks
-
-    def _remind_of_groups(self, time: float) -> None:
-        self.alarms.set(time, (None, None))
 
     def call_back(self, component: Any, method: str, *arguments: Any) -> Any:
         """Call a component about something that happened; a fault is counted.

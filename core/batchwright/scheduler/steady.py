@@ -44,7 +44,6 @@ class SteadyDecodes:
         *,
         enabled: bool,
     ) -> None:
-        self._block_size = block_size
         self._num_lookahead_tokens = num_lookahead_tokens
         self.epoch = Epoch()
         self.enabled = enabled
@@ -105,32 +104,34 @@ class SteadyDecodes:
         """Have a steady request come due when it has computed so many tokens."""
         self._calendar.appoint(request, num_computed_tokens)
 
-    def can_carry(self, num_tokens: int, num_free_blocks: int, *, order_matters: bool) -> bool:
-        """Whether every steady request gets its token and block, before all others.
+    def can_carry(self, num_tokens: int, *, order_matters: bool) -> bool:
+        """Whether every steady request gets its token, before all others.
 
         Args:
             num_tokens: Tokens of the step's budget.
-            num_free_blocks: Blocks in the free pool.
-            order_matters: Whether the policy orders running requests; then nobody at
-                all may go short, since the order would decide who does.
+            order_matters: Whether the policy orders running requests. Then others may
+                not go short either, nor need blocks: the order would decide who does.
         """
-        if not self.columns.ids:
+        num_steady = len(self.columns.ids)
+        if not num_steady or num_steady > num_tokens:
             return False
-        tokens = num_tokens - len(self.columns.ids)
-        blocks = num_free_blocks - len(self._growing())
-        last = self.columns.last_order
-        for request in self._others.values():
-            if request.running_order < last:
-                return False
-            if order_matters:
-                debt = request.debt
-                tokens -= debt
-                blocks -= (debt + self._num_lookahead_tokens) // self._block_size + 1
-        return tokens >= 0 and blocks >= 0
+        if self._others:
+            last = self.columns.last_order
+            for request in self._others.values():
+                if order_matters or request.running_order < last:
+                    return False
+        return True
 
     def growing(self) -> list[Request]:
-        """Those whose next slot goes into a block that they may not have yet."""
-        return _in_order(self._growing())
+        """Those whose next slot goes into a block that they may not have yet.
+
+        With lookahead it is the last slot of it that counts; where the pool is too small
+        for that, a block is taken for the token itself.
+        """
+        due = self._calendar.at_position(0)
+        if self._num_lookahead_tokens:
+            due = due | self._calendar.at_position(-self._num_lookahead_tokens)
+        return _in_order(due)
 
     def filling(self) -> list[Request]:
         """Those whose next token fills a block, which is to be published."""
@@ -166,20 +167,13 @@ class SteadyDecodes:
         """
         columns = self.columns
         deque(map(array.append, columns.token_ids, tokens), maxlen=0)  # no loop in Python
+        stops = not columns.stop_ids.isdisjoint(tokens)
+        if not (stops or self._ending):
+            return []
         ends = {columns.place(request) for request in self._ending if request in self}
-        if not columns.stop_ids.isdisjoint(tokens):
+        if stops:
             ends |= {at for at, token in enumerate(tokens) if token in columns.stop_ids}
         return [(columns.requests[at], tokens[at]) for at in sorted(ends)]
-
-    def _growing(self) -> dict[str, Request]:
-        """Before the last slot of a step's lookahead, if there is one, begins a block.
-
-        Where the pool is too small for lookahead a block is taken for the token itself.
-        """
-        lookahead = self._num_lookahead_tokens
-        if not lookahead:
-            return self._calendar.at_position(0)
-        return self._calendar.at_position(0) | self._calendar.at_position(-lookahead)
 
 
 def _in_order(requests: dict[str, Request]) -> list[Request]:

@@ -43,7 +43,7 @@ class WaitingRoom:
     @property
     def num_in_queue(self) -> int:
         """Requests that the next scan could look at."""
-        return len(self._queue)
+        return len(self._arrivals) - len(self._aside) - len(self._landing)
 
     @property
     def num_landing(self) -> int:

@@ -10,9 +10,7 @@ from batchwright.protocols import Observer
 
 if TYPE_CHECKING:
     from batchwright.context import Context
-    from batchwright.messages import StepOutputs
     from batchwright.request_view import RequestView
-    from batchwright.step_record import StepRecord
 
 __all__ = ["Stats"]
 
@@ -58,16 +56,10 @@ class Stats(Observer):
         self._begin: float | None = None
         self._end = 0.0
         self._num_output_tokens = 0
-        self._num_scheduled_tokens = 0
         self._num_recomputed_tokens = 0
-        self._num_steps = 0
-        self._num_empty_steps = 0
         self._num_preemptions = 0
         self._num_queried_tokens = 0
         self._num_hit_tokens = 0
-        self._num_decodes = 0
-        self._num_carried = 0
-        self._fewest_free_blocks: int | None = None
 
     def on_add(self, request: RequestView) -> None:
         self._num_added += 1
@@ -87,6 +79,7 @@ class Stats(Observer):
         del self._live[request.request_id]
         assert request.finish is not None
         reason = request.finish.reason
+        self._end = self.ctx.clock.now()
         self._finished[reason] += 1
         self._num_output_tokens += request.num_output_tokens
         self._num_recomputed_tokens += request.num_recomputed_tokens
@@ -97,24 +90,10 @@ class Stats(Observer):
                 if value is not None:
                     values.append(value)
 
-    def on_step(self, record: StepRecord) -> None:
-        num_tokens = record.plan.total_num_scheduled_tokens
-        self._num_steps += 1
-        self._num_empty_steps += not num_tokens
-        self._num_scheduled_tokens += num_tokens
-        carried = record.num_carried
-        self._num_carried += carried
-        self._num_decodes += carried + sum(1 for debt in record.visited.values() if debt == 1)
-        free, fewest = record.view.num_free_blocks, self._fewest_free_blocks
-        if fewest is None or free < fewest:
-            self._fewest_free_blocks = free
-
-    def on_outputs(self, outputs: StepOutputs) -> None:
-        self._end = self.ctx.clock.now()
-
     def summary(self) -> dict[str, object]:
         ended = self._finished["stop"] + self._finished["length"]
         duration = self._duration()
+        counts = self.ctx.counts
         output = self._num_output_tokens + sum(
             request.num_output_tokens for request in self._live.values()
         )
@@ -125,22 +104,24 @@ class Stats(Observer):
             **self._latencies(),
             "duration_s": duration,
             "output_tokens": output,
-            "scheduled_tokens": self._num_scheduled_tokens,
+            "scheduled_tokens": counts.scheduled_tokens,
             "output_tokens_per_s": _ratio(output, duration),
             "requests_per_s": _ratio(ended, duration),
-            "steps": self._num_steps,
-            "empty_steps": self._num_empty_steps,
+            "steps": counts.steps,
+            "empty_steps": counts.empty_steps,
             **self._recomputing(),
             "prefix_queried_tokens": self._num_queried_tokens,
             "prefix_hit_tokens": self._num_hit_tokens,
             "prefix_hit_ratio": _ratio(self._num_hit_tokens, self._num_queried_tokens),
             "kv_peak_ratio": self._kv_peak(),
-            "decode_grants": self._num_decodes,
-            "carried_ratio": _ratio(self._num_carried, self._num_decodes),
+            "decode_grants": counts.decode_grants,
+            "carried_ratio": _ratio(counts.carried_grants, counts.decode_grants),
         }
 
     def _duration(self) -> float:
-        return 0.0 if self._begin is None else max(0.0, self._end - self._begin)
+        if self._begin is None:
+            return 0.0
+        return max(0.0, (self.ctx.clock.now() if self._live else self._end) - self._begin)
 
     def _latencies(self) -> dict[str, float | None]:
         found: dict[str, float | None] = {}
@@ -158,14 +139,14 @@ class Stats(Observer):
         return {
             "preemptions": self._num_preemptions,
             "recomputed_tokens": again,
-            "recompute_tax_ratio": _ratio(again, self._num_scheduled_tokens),
+            "recompute_tax_ratio": _ratio(again, self.ctx.counts.scheduled_tokens),
         }
 
     def _kv_peak(self) -> float | None:
-        if self._fewest_free_blocks is None:
+        counts = self.ctx.counts
+        if not counts.steps:
             return None
-        usable = self.ctx.view.num_usable_blocks
-        return (usable - self._fewest_free_blocks) / max(1, usable)
+        return counts.most_used_blocks / max(1, self.ctx.view.num_usable_blocks)
 
 
 def _ratio(part: float, whole: float) -> float | None:

@@ -1,0 +1,26 @@
+"""Running totals over all steps."""
+
+from __future__ import annotations
+
+from attrs import define
+
+
+@define
+class Counts:
+    """What has been planned so far: kept by the core, a few additions a step.
+
+    Args:
+        steps: Plans made.
+        empty_steps: Of those, plans without tokens.
+        scheduled_tokens: Tokens granted.
+        decode_grants: Grants of a debt of one token.
+        carried_grants: Of those, grants to steady decodes, which no visit decided.
+        most_used_blocks: KV blocks in use after planning, at most.
+    """
+
+    steps: int = 0
+    empty_steps: int = 0
+    scheduled_tokens: int = 0
+    decode_grants: int = 0
+    carried_grants: int = 0
+    most_used_blocks: int = 0
