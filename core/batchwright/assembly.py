@@ -131,7 +131,10 @@ class Assembly:
         ctx.parts.update(parts)
         self._num_made += 1
         try:
-            return cls(options, ctx)
+            component = cls(options, ctx)
+            if getattr(component, "ctx", None) is not ctx:
+                raise TypeError("it does not call super().__init__(options, ctx)")
+            return component
         except BatchwrightError:
             raise
         except Exception as error:

@@ -34,6 +34,8 @@ class SchedulingPolicy(Component, Lifecycle):
     def __init__(self, options: Any, ctx: Context) -> None:
         super().__init__(options, ctx)
         self.queue: WaitingQueue = self.make_queue()
+        if not isinstance(self.queue, WaitingQueue):
+            raise TypeError(f"make_queue() returned {self.queue!r}, expected a WaitingQueue")
 
     def make_queue(self) -> WaitingQueue:
         """Build the waiting queue; called once, at start.

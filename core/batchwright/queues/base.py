@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -112,6 +111,6 @@ def as_sort_key(key: Any) -> SortKey:
     for part in parts:
         if isinstance(part, bool) or not isinstance(part, int | float):
             raise TypeError(f"a key must be a number or a tuple of numbers, not {key!r}")
-        if math.isnan(part):
+        if part != part:  # NaN; math.isnan refuses large integers
             raise ValueError(f"a key must not contain NaN: {key!r}")
     return parts

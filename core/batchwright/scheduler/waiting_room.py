@@ -137,6 +137,8 @@ class WaitingRoom:
         try:
             view = self._queue.peek()
             request = self._arrivals[view.request_id]  # type: ignore[union-attr]
+            if self.where(request) != "queue":
+                raise LookupError(f"request {request.request_id!r} is {self.where(request)}")
         except Exception as error:
             self._faults.strike(
                 self._policy, "peek", f"gave no queued request: {type(error).__name__}: {error}"
@@ -189,9 +191,12 @@ class WaitingRoom:
     def _call_policy(self, method: str, call: Any, request: Request) -> None:
         try:
             call(request.view)
+            is_queued = request.view in self._queue
         except Exception as error:
             what = f"raised {type(error).__name__}: {error}"
             raise RequestFault(self._policy, method, what) from error
+        if not is_queued:  # it would wait for ever, and nobody would know
+            raise RequestFault(self._policy, method, "did not queue the request")
 
     def _put_aside(self, request: Request, notice: str, key: str) -> None:
         ticket = self._queue.remove(request.view)

@@ -332,3 +332,61 @@ class TestFaultsOfNoRequest:
         b.add("a", 4, 4)
         with pytest.raises(PluginError, match=r"policy 'p'.*: fail\(\): raised ValueError: lost"):
             b.drain()
+
+
+class TestPoliciesThatLoseRequests:
+    def test_requeue_that_queues_nothing(self, make_bench: Any) -> None:
+        """The request used to wait for ever, its caller with it."""
+        policy = type("P", (SchedulingPolicy,), {"name": "p", "requeue": lambda *_: None})
+        b = bench_with(make_bench, "policy", policy, block_size=4, usable=4)
+        b.add("a", 8, 8)
+        b.add("b", 8, 8)
+        b.drain(limit=40)
+        assert "requeue() did not queue the request" in b.finished["b"].detail
+
+    def test_peek_at_a_parked_request(self, make_bench: Any) -> None:
+        """It is no candidate before its key comes; the fault is the policy's."""
+
+        class Stubborn(KeyedQueue):
+            def peek(self) -> Any:
+                seen.append(super().peek())
+                return seen[0]
+
+        class Gatekeeper(Gate):
+            name = "gatekeeper"
+
+            def candidate(self, request: Any, view: Any) -> Any:
+                return Park("key") if request.request_id == "a" else ADMIT
+
+        seen: list[Any] = []
+        methods = {"name": "p", "make_queue": lambda self: Stubborn(self.key)}
+        policy = type("P", (SchedulingPolicy,), methods)
+        plugin = make_plugin(policy=[policy], gate=[Gatekeeper])
+        gates = {"gate": [{"use": "gatekeeper"}]}
+        b = make_bench(plugins=[plugin], policy="p", sections=gates)
+        b.add("a", 4, 2)
+        b.add("b", 4, 2)
+        assert b.step() == {"b": 4}
+        assert "is parked" not in b.scheduler.requests["a"].waiting_reason
+        assert list(b.scheduler.fault_counts) == ["policy 'p' (None): peek()"]
+
+    def test_queue_that_is_none(self, make_bench: Any) -> None:
+        policy = type("P", (SchedulingPolicy,), {"name": "p", "make_queue": lambda _: None})
+        with pytest.raises(PluginError, match=r"make_queue\(\) returned None, expected"):
+            bench_with(make_bench, "policy", policy)
+
+    def test_keys_may_be_large_integers(self, make_bench: Any) -> None:
+        policy = type(
+            "P", (SchedulingPolicy,), {"name": "p", "key": lambda _, r: 10**400 - r.priority}
+        )
+        b = bench_with(make_bench, "policy", policy, max_num_seqs=1)
+        for priority in range(3):
+            b.add(str(priority), 4, 2, priority=priority)
+        b.drain()
+        assert list(b.finished) == ["2", "1", "0"]
+
+
+def test_init_that_forgets_its_base(make_bench: Any) -> None:
+    gate = type("G", (Gate,), {"name": "g", "__init__": lambda self, options, ctx: None})
+    with pytest.raises(PluginError, match=r"gate 'g'.*G.__init__: .* does not call super"):
+        bench_with(make_bench, "gate", gate)
