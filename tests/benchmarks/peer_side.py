@@ -20,7 +20,7 @@ os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
 import torch
 from vllm.config import CacheConfig, ModelConfig, SchedulerConfig, VllmConfig
 from vllm.sampling_params import SamplingParams
-from vllm.utils.hashing import sha256
+from vllm.utils.hashing import sha256, xxhash
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
@@ -29,6 +29,7 @@ from vllm.v1.request import Request, RequestStatus
 
 __all__ = ["Peer"]
 
+HASHES = {"sha256": sha256, "xxh3-128": xxhash}
 MODEL = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
@@ -48,8 +49,17 @@ class Peer:
 
     name = "vllm"
 
-    def __init__(self, *, max_num_seqs: int, budget: int, num_blocks: int, policy: str) -> None:
-        init_none_hash(sha256)
+    def __init__(
+        self,
+        *,
+        max_num_seqs: int,
+        budget: int,
+        num_blocks: int,
+        policy: str,
+        hasher: str = "sha256",
+    ) -> None:
+        function = HASHES[hasher]
+        init_none_hash(function)
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "config.json").write_text(json.dumps(MODEL))
             model = ModelConfig(
@@ -77,7 +87,8 @@ class Peer:
             block_size=16,
             log_stats=True,
         )
-        self._hasher = get_request_block_hasher(16, sha256)
+        self._plain = SamplingParams()
+        self._hasher = get_request_block_hasher(16, function)
 
     def add(self, name: str, prompt: list[int], max_tokens: int) -> None:
         params = SamplingParams(max_tokens=max_tokens, stop_token_ids=[3])
@@ -125,6 +136,17 @@ class Peer:
         for outputs in self.scheduler.update_from_output(plan, output).values():
             for one in outputs.outputs:
                 _ = (one.request_id, one.new_token_ids, one.finish_reason)
+
+    def hash_prompt(self, prompt: list[int], salt: str) -> None:
+        """Make a request of a prompt, which hashes its blocks."""
+        Request(
+            request_id="h",
+            prompt_token_ids=prompt,
+            sampling_params=self._plain,
+            pooling_params=None,
+            block_hasher=self._hasher,
+            cache_salt=salt,
+        )
 
     @property
     def num_running(self) -> int:

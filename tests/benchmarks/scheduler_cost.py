@@ -136,6 +136,34 @@ def aborts(make: Side, num_waiting: int, policy: str) -> float:
     return watch.per_step("abort", len(gone))
 
 
+def hashing(make: Side, hasher: str) -> float:
+    """Microseconds for a prompt of 1,000 tokens with a salt, the request's making included."""
+    side = make(max_num_seqs=8, budget=8192, num_blocks=2000, policy="fcfs", hasher=hasher)
+    chance = random.Random(0)
+    prompts = [[chance.randrange(10, 60_000) for _ in range(1000)] for _ in range(STEPS)]
+    side.hash_prompt(prompts[0], "warm")
+
+    def run(watch: Stopwatch) -> None:
+        for prompt in prompts:
+            watch.time("hash", side.hash_prompt, prompt, "salt")
+
+    return measured(run).per_step("hash")
+
+
+def memory(make: Side, num_waiting: int = 100_000) -> float:
+    """Bytes a waiting request of 1,000 prompt tokens takes, its prompt included."""
+    side = make(max_num_seqs=8, budget=8192, num_blocks=2000, policy="fcfs")
+    before = _resident()
+    for i in range(num_waiting):
+        side.add(f"m{i}", [(i + j) % 60_000 for j in range(1000)], 128)
+    return (_resident() - before) / num_waiting
+
+
+def _resident() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
 def row(what: str, ours: float, peer: float | None, digits: int = 1) -> str:
     cells = [f"{what:52}", f"{ours:10.{digits}f}"]
     if peer is not None:
@@ -166,6 +194,11 @@ def main() -> None:
     results = [mixed(side) for side in sides]
     _print("mixed, 256 running, 2 arrivals a step", results)
     print(f"{'':4}carried without a visit: {results[0][2].carried_ratio():.1%}")
+    for hasher in ("sha256", "xxh3-128"):
+        costs = [hashing(side, hasher) for side in sides]
+        print(row(f"blocks of 1,000 prompt tokens, {hasher}", costs[0], [*costs[1:], None][0]))
+    gib = memory(Ours) * 100_000 / 2**30
+    print(row("GiB for 100,000 waiting requests of 1,000 tokens", gib, None, digits=2))
     for policy in ("fcfs", "priority"):
         few, many = (waiting(Ours, count, policy)[0] for count in (100, 20_000))
         print(row(f"{policy}: 8 running, 100 waiting", few, None))

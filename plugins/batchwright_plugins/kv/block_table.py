@@ -25,7 +25,6 @@ class BlockTable:
         "_block_size",
         "_digest",
         "_hashes",
-        "_plain",
         "_seed",
         "block_ids",
         "hit_length",
@@ -39,7 +38,6 @@ class BlockTable:
         self._digest = hasher.digest
         self._block_size = block_size
         self._hashes: list[bytes] = []
-        self._plain: bool | None = None
         self._seed = bytes(hasher.digest_size)
 
     def hashes(self, request: RequestView, num_blocks: int) -> list[bytes]:
@@ -56,21 +54,20 @@ class BlockTable:
         if known < num_blocks:
             size = self._block_size
             data = request.token_bytes(known * size, num_blocks * size)
-            plain = self._is_plain(request)
-            digest, width = self._digest, 4 * size
+            digest, width, add = self._digest, 4 * size, chain.append
             parent = chain[-1] if chain else self._seed
+            if request.cache_keys or not chain:
+                parent = self._hash_with_keys(request, parent, data, num_blocks)
+                data = data[(len(chain) - known) * width :]
             for offset in range(0, len(data), width):
-                content = parent + data[offset : offset + width]
-                if not plain:
-                    content += self._extra_keys(request, known + offset // width)
-                parent = digest(content)
-                chain.append(parent)
+                parent = digest(parent + data[offset : offset + width])
+                add(parent)
         return chain
 
     def next_hash(self, request: RequestView) -> bytes:
         """The digest of the first block that is not published; it is full."""
         chain, index = self._hashes, self.num_published
-        if index == len(chain) > 0 and self._plain:
+        if index == len(chain) > 0 and not request.cache_keys:
             # What a decode needs, once a block.
             start = index * self._block_size
             content = chain[-1] + request.token_bytes(start, start + self._block_size)
@@ -78,11 +75,21 @@ class BlockTable:
             return chain[-1]
         return self.hashes(request, index + 1)[index]
 
-    def _is_plain(self, request: RequestView) -> bool:
-        """Whether blocks depend on tokens alone."""
-        if self._plain is None:
-            self._plain = not (request.cache_salt or request.adapter or request.cache_keys)
-        return self._plain
+    def _hash_with_keys(
+        self, request: RequestView, parent: bytes, data: bytes, num_blocks: int
+    ) -> bytes:
+        """Hash blocks that may depend on more than tokens: the first, or all of them.
+
+        Returns:
+            The last digest.
+        """
+        known, width = len(self._hashes), 4 * self._block_size
+        for index in range(known, num_blocks if request.cache_keys else 1):
+            offset = (index - known) * width
+            content = parent + data[offset : offset + width]
+            parent = self._digest(content + self._extra_keys(request, index))
+            self._hashes.append(parent)
+        return parent
 
     def _extra_keys(self, request: RequestView, index: int) -> bytes:
         """What a block's content depends on beside its tokens.
@@ -90,7 +97,7 @@ class BlockTable:
         Salt and adapter stand in the first block only: the chain carries them on.
         """
         parts = []
-        if index == 0:
+        if index == 0 and (request.cache_salt or request.adapter):
             parts += [(request.cache_salt or "").encode(), (request.adapter or "").encode()]
         start, stop = index * self._block_size, (index + 1) * self._block_size
         for key in request.cache_keys:
