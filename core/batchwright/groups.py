@@ -11,7 +11,6 @@ from attrs import define, field
 @define
 class _Group:
     num_live: int = 0
-    expires: float = 0.0
     states: dict[int, dict[str, Any]] = field(factory=dict)
 
 
@@ -28,6 +27,7 @@ class Groups:
     def __init__(self, time_to_live: float) -> None:
         self._time_to_live = time_to_live
         self._groups: dict[str, _Group] = {}
+        self._idle: dict[str, float] = {}  # when each one's time is over, the first one first
         self.next_expiry = math.inf
 
     def __len__(self) -> int:
@@ -39,14 +39,15 @@ class Groups:
     def enter(self, name: str) -> None:
         """Note a live request of a group."""
         self._groups.setdefault(name, _Group()).num_live += 1
+        self._idle.pop(name, None)
 
     def leave(self, name: str, now: float) -> None:
         """Note the end of a request of a group."""
         group = self._groups[name]
         group.num_live -= 1
         if not group.num_live:
-            group.expires = now + self._time_to_live
-            self.next_expiry = min(self.next_expiry, group.expires)
+            self._idle[name] = expires = now + self._time_to_live
+            self.next_expiry = min(self.next_expiry, expires)
 
     def state(self, name: str, slot: int) -> dict[str, Any]:
         """A component's own dict for a group.
@@ -57,10 +58,10 @@ class Groups:
         return self._groups[name].states.setdefault(slot, {})
 
     def purge(self, now: float) -> None:
-        """Forget groups whose time is over. O(groups), at most once an expiry."""
-        ended = {name: group for name, group in self._groups.items() if not group.num_live}
-        for name, group in ended.items():
-            if group.expires <= now:
-                del self._groups[name]
-        rest = (group.expires for group in ended.values() if group.expires > now)
-        self.next_expiry = min(rest, default=math.inf)
+        """Forget groups whose time is over: O(1) for each of them, whoever else is idle."""
+        while self._idle:
+            name, expires = next(iter(self._idle.items()))
+            if expires > now:
+                break
+            del self._idle[name], self._groups[name]
+        self.next_expiry = next(iter(self._idle.values()), math.inf)

@@ -170,6 +170,10 @@ def _odd_field(request: Request) -> str | None:
         value = getattr(request, name)
         if value is not None and not _is_text(value):
             return f"{name} must be a string that has a UTF-8 form, not {value!r}"
+    for name in ("client", "group", "slo_class"):
+        value = getattr(request, name)
+        if value is not None and not isinstance(value, str):
+            return f"{name} must be a string, not {value!r}"
     for name in ("priority", "arrival_time", "deadline"):
         value = getattr(request, name)
         if not _is_number(value) and not (value is None and name != "priority"):

@@ -117,6 +117,8 @@ class TestAppointmentsThatNeverCome:
         ("cache_salt", 5),
         ("cache_salt", "\ud800"),
         ("adapter", b"lora"),
+        ("client", 7),
+        ("group", ["conversation"]),
         ("priority", None),
         ("priority", "high"),
         ("priority", True),
