@@ -92,6 +92,30 @@ class PluginManager:
         found = [self._registrations[key] for key in sorted(self._registrations)]
         return [offer for offer in chain(*found) if kind in (None, offer.kind)]
 
+    def with_component(self, kind: str, cls: type[Any]) -> PluginManager:
+        """Offer a class beside what is offered here, alone under its name; for tests.
+
+        Args:
+            kind: E.g. ``policy``.
+            cls: Its class.
+
+        Returns:
+            Another manager; this one stays as it is.
+
+        Raises:
+            PluginError: It is no component of that kind.
+        """
+        problem = class_problem(kind, cls)
+        if problem is not None:
+            raise PluginError(problem, where=HOOK_PREFIX + kind)
+        found = Registration(
+            plugin=cls.__module__, module=cls.__module__, kind=kind, name=cls.name, cls=cls
+        )
+        manager = PluginManager()
+        manager.broken = [*self.broken]
+        manager._registrations = {**self._registrations, (kind, cls.name): [found]}
+        return manager
+
     def _unknown(self, kind: str, name: str) -> str:
         choices = list(dict.fromkeys(offer.name for offer in self.registrations(kind)))
         hint = f"{did_you_mean(name, choices)} Choices: {', '.join(choices) or 'none'}."

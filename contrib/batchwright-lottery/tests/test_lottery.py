@@ -6,9 +6,22 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from batchwright_lottery import Lottery, MaxPerClient
 
 from batchwright import ConfigError, ModelOutput, Request, SamplingParams, VirtualClock
 from batchwright.assembly import scheduler_from_config
+from batchwright.testing.conformance import GateConformance, PolicyConformance
+
+
+class TestLottery(PolicyConformance):
+    component = Lottery
+    options = {"tickets": {"ada": 3}}
+    keeps_places = False  # a client that queues anew draws anew
+
+
+class TestMaxPerClient(GateConformance):
+    component = MaxPerClient
+    options = {"requests": 1}
 
 
 def make_scheduler(**config: Any) -> Any:

@@ -10,6 +10,11 @@ from batchwright.queues.heap import PlaceHeap
 from batchwright.request_view import RequestView
 
 
+def _same(_request: RequestView) -> int:
+    """The key of members that are served as they came; snapshots hold no lambda."""
+    return 0
+
+
 class GroupedQueue(WaitingQueue):
     """Serves the group with the smallest key; within it, the smallest member key.
 
@@ -27,7 +32,7 @@ class GroupedQueue(WaitingQueue):
         self,
         group_of: Callable[[RequestView], Hashable],
         group_key: Callable[[Any], Any],
-        member_key: Callable[[RequestView], Any] = lambda _: 0,
+        member_key: Callable[[RequestView], Any] = _same,
     ) -> None:
         super().__init__()
         self._group_of = group_of

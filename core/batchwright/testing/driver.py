@@ -106,7 +106,7 @@ class Driver:
     def compute(self) -> None:
         """Compute the oldest plan that is not computed; no effect if there is none."""
         if len(self._computed) < len(self._planned):
-            self._computed.append(self.executor.execute(self._planned[len(self._computed)]))
+            self._computed.append(self.executor.run(self._planned[len(self._computed)]))
 
     def update(self) -> StepOutputs:
         """Commit the oldest plan, computed now if it is not yet.

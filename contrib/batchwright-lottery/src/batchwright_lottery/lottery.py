@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from attrs import Factory, frozen
@@ -54,7 +55,7 @@ class Lottery(SchedulingPolicy):
         self._rings: dict[str | None, float] = {}
 
     def make_queue(self) -> GroupedQueue:
-        self._queue = GroupedQueue(lambda request: request.client, self._draw)
+        self._queue = GroupedQueue(attrgetter("client"), self._draw)
         return self._queue
 
     def on_admit(self, request: RequestView, hit: int, need: int) -> None:

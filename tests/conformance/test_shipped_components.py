@@ -1,0 +1,35 @@
+"""Every component that ships with Batchwright keeps the contract of its kind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from batchwright.hookspecs import component_kinds
+from batchwright.plugin_manager import PluginManager
+from batchwright.testing.conformance import CONFORMANCE, conformance_for
+
+SHIPPED = [r for r in PluginManager.discover().registrations() if r.distribution == "batchwright"]
+
+ATTRIBUTES: dict[tuple[str, str], dict[str, Any]] = {
+    ("limit", "long-prefill"): {"options": {"threshold": 8}},
+    ("gate", "queue-limit"): {"options": {"requests": 20, "prompt_tokens": 300}},
+    ("gate", "watermark"): {"options": {"fraction": 0.2}},
+}
+"""What is said of components whose defaults would change nothing in small workloads."""
+
+ELSEWHERE = {("executor", "torch"): "test_shipped_executors"}
+
+for found in SHIPPED:
+    place = found.kind, found.name
+    if place not in ELSEWHERE:
+        suite = conformance_for(found.kind, found.cls, **ATTRIBUTES.get(place, {}))
+        globals()[f"Test_{found.kind}_{found.name}"] = suite
+
+
+def test_every_kind_has_a_conformance_class() -> None:
+    assert list(CONFORMANCE) == sorted(component_kinds())
+
+
+def test_exceptions_are_still_there() -> None:
+    known = {(found.kind, found.name) for found in SHIPPED}
+    assert known >= {*ATTRIBUTES, *ELSEWHERE}

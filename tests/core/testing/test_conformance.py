@@ -1,0 +1,586 @@
+"""Conformance classes pass what keeps the contract and catch what breaks it."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import OrderedDict
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attrs import frozen
+
+from batchwright.hookspecs import component_kinds
+from batchwright.protocols import (
+    Caps,
+    Command,
+    Control,
+    Eviction,
+    ExecutorHalf,
+    Feature,
+    Gate,
+    Hasher,
+    Limit,
+    Observer,
+    Part,
+    Predictor,
+    Preemption,
+    Resource,
+    SchedulingPolicy,
+    Victim,
+)
+from batchwright.testing.conformance import CONFORMANCE, Conformance, conformance_for
+from batchwright.testing.executor import ScriptedExecutor
+from batchwright.testing.spy import Spy, overridden_methods
+from batchwright.verdicts import ADMIT, Skip, Stop
+from batchwright_plugins.attention.torch_paged import TorchAttention
+from batchwright_plugins.kv.paged import PagedKV
+
+
+def checks(suite: type[Conformance]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every test of a class, with each of its parameters."""
+    for name in dir(suite):
+        if not name.startswith("test_"):
+            continue
+        marks = getattr(getattr(suite, name), "pytestmark", ())
+        cases = [mark.args for mark in marks if mark.name == "parametrize"]
+        for argument, values in cases or [("", [None])]:
+            for value in values:
+                yield name, {argument: value} if argument else {}
+
+
+def failures(suite: type[Conformance]) -> list[str]:
+    """Names of the tests that fail."""
+    found = []
+    for name, arguments in checks(suite):
+        try:
+            getattr(suite(), name)(**arguments)
+        except Exception:
+            found.append(name)
+    return list(dict.fromkeys(found))
+
+
+@pytest.fixture(autouse=True)
+def _folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+# -- Components that keep their contracts ----------------------------------------------
+
+
+class TwoSlots(Resource):
+    """Two seats for clients; who finds none waits until one is free."""
+
+    name = "two-slots"
+
+    def setup(self) -> None:
+        self.held: dict[str | None, int] = {}
+
+    def reserve(self, request):
+        if request.client not in self.held and len(self.held) == 2:
+            return False
+        self.held[request.client] = self.held.get(request.client, 0) + 1
+        return True
+
+    def release(self, request):
+        self.held[request.client] -= 1
+        if not self.held[request.client]:
+            del self.held[request.client]
+            self.ctx.release("slot")
+
+    def waits_for(self, request):
+        return "slot"
+
+
+class HalfSteps(Control):
+    """Half of the budget while anybody waits."""
+
+    name = "half-steps"
+
+    def caps(self, view):
+        return Caps(num_tokens=self.ctx.limits.max_num_batched_tokens // 2)
+
+
+class Counted(ExecutorHalf):
+    def after_step(self, plan, output):
+        return plan.total_num_scheduled_tokens
+
+
+class Echo(Feature):
+    """Hears how many tokens were computed, and bounds grants."""
+
+    name = "echo"
+
+    def setup(self) -> None:
+        self.num_heard = 0
+
+    def contents(self):
+        return [Part(Eight)]
+
+    def executor_half(self):
+        return Counted()
+
+    def check(self, request, data):
+        return None if data == "hello" else "say hello"
+
+    def say(self, plan):
+        return "hello"
+
+    def hear(self, extra):
+        self.num_heard += extra
+
+
+class Eight(Limit):
+    """Eight tokens at most."""
+
+    name = "eight"
+
+    def grant(self, request, num_tokens, view):
+        return min(num_tokens, 8)
+
+
+@pytest.mark.parametrize(
+    ("kind", "component", "attributes"),
+    [
+        ("resource", TwoSlots, {}),
+        ("control", HalfSteps, {}),
+        ("feature", Echo, {"says": "hello"}),
+        ("limit", Eight, {}),
+    ],
+)
+def test_good_component_passes(kind: str, component: type, attributes: dict[str, Any]) -> None:
+    assert failures(conformance_for(kind, component, **attributes)) == []
+
+
+def test_halves_of_features_are_heard() -> None:
+    suite = conformance_for("feature", Echo, says="hello")()
+    scheduler = suite.scheduler()
+    driver = suite.serve(scheduler, suite.arrivals())
+    granted = sum(plan["total_num_scheduled_tokens"] for plan in driver.recorder.plans)
+    assert scheduler.components.features[0].num_heard == granted
+
+
+# -- Components that break them ----------------------------------------------------------
+
+
+class Unstable(SchedulingPolicy):
+    """Draws a key each time that it is asked."""
+
+    name = "unstable"
+
+    def key(self, request):
+        return self.ctx.random.random()
+
+
+class Ages(SchedulingPolicy):
+    """Says the time, and tells nobody that it has changed."""
+
+    name = "ages"
+
+    def key(self, request):
+        return self.ctx.clock.now()
+
+
+class Wild(SchedulingPolicy):
+    """Other decisions in every run."""
+
+    name = "wild"
+
+    def key(self, request):
+        slot = self.ctx.slot
+        request.state[slot] = request.state[slot] or random.random()
+        return request.state[slot]
+
+
+class NeedsClient(SchedulingPolicy):
+    """Falls over a request without a client."""
+
+    name = "needs-client"
+
+    def key(self, request):
+        return len(request.client)
+
+
+class Rekeys(SchedulingPolicy):
+    """Asks for all keys in every step."""
+
+    name = "rekeys"
+
+    def yield_running(self, view):
+        return ()
+
+    def running_key(self, request):
+        return 0
+
+    def key(self, request):
+        return 0
+
+    def on_mark(self, request, payload):
+        for waiting in list(self.queue):
+            self.queue.rekey(waiting)
+        self.ctx.mark(request, at_computed=request.num_computed_tokens + 1)
+
+    def on_admit(self, request, hit, need):
+        self.ctx.mark(request, at_computed=request.num_computed_tokens + 1)
+
+
+class Quarrels(SchedulingPolicy):
+    """Everybody may take everybody's place."""
+
+    name = "quarrels"
+
+    def displaces(self, waiting, running):
+        return True
+
+
+class Loses(SchedulingPolicy):
+    """Forgets who was preempted."""
+
+    name = "loses"
+
+    def requeue(self, request):
+        pass
+
+
+class Secretive(SchedulingPolicy):
+    """Holds what no snapshot can."""
+
+    name = "secretive"
+
+    def setup(self) -> None:
+        self.secret = lambda: 0
+
+
+class Mute(SchedulingPolicy):
+    name = "mute"
+
+
+@frozen
+class Undocumented:
+    """Options."""
+
+    weight: float = 1.0
+
+
+class Unsaid(SchedulingPolicy):
+    """Has an option without a sentence."""
+
+    name = "unsaid"
+    Options = Undocumented
+
+
+class Closed(Gate):
+    """Never opens."""
+
+    name = "closed"
+
+    def candidate(self, request, view):
+        return Stop("closed")
+
+
+class Unreasonable(Gate):
+    """Gives no reason."""
+
+    name = "unreasonable"
+
+    def candidate(self, request, view):
+        return ADMIT if not view.num_running else Skip()
+
+
+class Asks(Gate):
+    """Answers yes and no."""
+
+    name = "asks"
+
+    def candidate(self, request, view):
+        return True
+
+
+class Zero(Control):
+    """Lets nothing through."""
+
+    name = "zero"
+
+    def caps(self, view):
+        return Caps(num_tokens=0)
+
+
+class Halves(Control):
+    """Half a token."""
+
+    name = "halves"
+
+    def caps(self, view):
+        return Caps(num_tokens=1.5)
+
+
+class Generous(Limit):
+    """More than was asked for."""
+
+    name = "generous"
+
+    def grant(self, request, num_tokens, view):
+        return num_tokens + 1
+
+
+class Stingy(Limit):
+    """Would cut decodes, and does not say so."""
+
+    name = "stingy"
+
+    def grant(self, request, num_tokens, view):
+        return num_tokens // 2 if num_tokens > 1 else 0
+
+
+class Leaks(Resource):
+    """Takes before it knows whether there is enough."""
+
+    name = "leaks"
+
+    def setup(self) -> None:
+        self.num_free = 6
+
+    def reserve(self, request):
+        self.num_free -= 1
+        return self.num_free >= 0
+
+    def release(self, request):
+        self.num_free += 1
+
+
+class Stranger(Victim):
+    """Names nobody."""
+
+    name = "stranger"
+
+    def choose(self, running, needy, view):
+        return None
+
+
+class Boasts(Preemption):
+    """Keeps more than there was."""
+
+    name = "boasts"
+
+    def keep(self, request, block_ids):
+        return 10**9
+
+
+class Pessimist(Predictor):
+    """Negative lengths."""
+
+    name = "pessimist"
+
+    def output_tokens(self, requests):
+        return [-1.0 for _ in requests]
+
+
+class Compares(Predictor):
+    """Depends on who is asked about beside."""
+
+    name = "compares"
+
+    def output_tokens(self, requests):
+        return [float(len(requests)) for _ in requests]
+
+
+class Overcommits(PagedKV):
+    """Hands out a block too many."""
+
+    name = "overcommits"
+
+    def num_needed(self, request, num_tokens, hit=None):
+        return 0
+
+
+class Touches(PagedKV):
+    """Looking takes a block."""
+
+    name = "touches"
+
+    def lookup(self, request):
+        if len(self._free) > 1:
+            self._free.take()
+        return super().lookup(request)
+
+
+class Short(Hasher):
+    """Eight bytes."""
+
+    name = "short"
+    digest_size = 8
+
+    def digest(self, data):
+        return sha256(data).digest()[:8]
+
+
+class Salted(Hasher):
+    """Another one in every process."""
+
+    name = "salted"
+    digest_size = 32
+
+    def digest(self, data):
+        return sha256(data + str(hash("salt")).encode()).digest()
+
+
+class LastFirst(Eviction):
+    """Shows another order than it takes."""
+
+    name = "last-first"
+
+    def __init__(self, options, ctx):
+        super().__init__(options, ctx)
+        self.free = OrderedDict()
+
+    def __len__(self):
+        return len(self.free)
+
+    def __iter__(self):
+        return iter(self.free)
+
+    def add_empty(self, block_ids):
+        self.free.update(dict.fromkeys(block_ids))
+
+    add_cached = add_empty
+
+    def take(self):
+        return self.free.popitem()[0]
+
+    def remove(self, block_id):
+        del self.free[block_id]
+
+
+class Forgetful(ScriptedExecutor):
+    """Goes on with old memory after a restart."""
+
+    name = "forgetful"
+
+    def load(self, settings):
+        self.salt = time.perf_counter_ns()
+        return super().load(settings)
+
+    def execute(self, plan):
+        output = super().execute(plan)
+        for row in output.sampled_token_ids:
+            row[:] = [(token + plan.step_id) % 997 for token in row]
+        return output
+
+
+class Stumbles(Observer):
+    """Falls over its second step."""
+
+    name = "stumbles"
+
+    def on_step(self, record):
+        raise LookupError("no")
+
+
+class Rich(Observer):
+    """Sums up in objects."""
+
+    name = "rich"
+
+    def summary(self):
+        return {"me": self}
+
+
+class Whole(Feature):
+    """Brings a policy along, and raises about odd data."""
+
+    name = "whole"
+
+    def check(self, request, data):
+        return data["key"]
+
+
+class Uncapped(TorchAttention):
+    """Forgets the soft cap."""
+
+    name = "uncapped"
+
+    def forward(self, layer, query, key, value, *, scale, softcap=None, sinks=None):
+        return super().forward(layer, query, key, value, scale=scale, sinks=sinks)
+
+
+class Silent(Command):
+    """Says nothing."""
+
+    name = "silent"
+
+    def build(self):
+        import click
+
+        return click.Command("silent")
+
+
+BAD: list[tuple[str, type, str]] = [
+    ("policy", Unstable, "test_keys_are_numbers_and_stable"),
+    ("policy", Ages, "test_keys_stay_while_requests_wait"),
+    ("policy", Wild, "test_same_seed_decides_the_same"),
+    ("policy", NeedsClient, "test_odd_requests_are_served"),
+    ("policy", Rekeys, "test_steps_cost_nothing_for_requests_that_wait"),
+    ("policy", Quarrels, "test_displacing_goes_one_way"),
+    ("policy", Loses, "test_requeue_puts_a_request_back_once"),
+    ("policy", Secretive, "test_snapshot_goes_on_as_if_nothing_had_happened"),
+    ("policy", Mute, "test_docstring_says_what_it_is"),
+    ("policy", Unsaid, "test_options_are_documented"),
+    ("gate", Closed, "test_request_that_is_alone_is_served"),
+    ("gate", Unreasonable, "test_answers_are_verdicts_with_reasons"),
+    ("gate", Asks, "test_every_request_ends_once_with_its_own_answer"),
+    ("control", Zero, "test_request_that_is_alone_is_served"),
+    ("control", Halves, "test_caps_are_counts"),
+    ("limit", Generous, "test_answers_are_grants"),
+    ("limit", Stingy, "test_decodes_are_left_alone_unless_it_says_otherwise"),
+    ("resource", Leaks, "test_reserve_that_fails_takes_nothing"),
+    ("victim", Stranger, "test_somebody_who_runs_is_named"),
+    ("preemption", Boasts, "test_kept_tokens_are_a_count"),
+    ("predictor", Pessimist, "test_estimates_are_finite_counts"),
+    ("predictor", Compares, "test_batch_answers_what_single_requests_do"),
+    ("kv", Overcommits, "test_allocation_is_a_transaction"),
+    ("kv", Touches, "test_looking_changes_nothing"),
+    ("hasher", Short, "test_digests_have_their_size"),
+    ("hasher", Salted, "test_digests_are_the_same_in_every_process"),
+    ("eviction", LastFirst, "test_blocks_are_free_once"),
+    ("executor", Forgetful, "test_answers_do_not_depend_on_the_plan"),
+    ("attention", Uncapped, "test_outputs_equal_dense_attention"),
+    ("observer", Stumbles, "test_every_request_ends_once_with_its_own_answer"),
+    ("observer", Rich, "test_summary_is_plain"),
+    ("feature", Whole, "test_check_answers_whatever_it_is_told"),
+    ("command", Silent, "test_help_is_one_line"),
+]
+
+
+@pytest.mark.parametrize(("kind", "component", "test"), BAD, ids=lambda v: getattr(v, "name", None))
+def test_bad_component_is_caught(kind: str, component: type, test: str) -> None:
+    suite = conformance_for(kind, component)
+    caught = []
+    for name, arguments in checks(suite):
+        if name == test:
+            try:
+                getattr(suite(), name)(**arguments)
+            except Exception as error:
+                caught.append(error)
+    assert caught, f"{test} passes"
+
+
+@pytest.mark.parametrize("kind", sorted(component_kinds()))
+def test_every_kind_has_a_bad_component(kind: str) -> None:
+    assert [case for case in BAD if case[0] == kind]
+
+
+@pytest.mark.parametrize("kind", sorted(component_kinds()))
+def test_tests_of_conformance_have_sentences(kind: str) -> None:
+    """Every kind's class says what it checks."""
+    assert CONFORMANCE[kind].__doc__
+
+
+def test_spy_sees_only_what_is_overridden() -> None:
+    assert list(overridden_methods("policy", Unstable)) == ["key"]
+    spy = Spy()
+    watched = spy.watch("limit", Eight)
+    assert watched is not Eight
+    assert watched.name == "eight"
