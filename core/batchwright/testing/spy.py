@@ -69,8 +69,12 @@ class Spy:
             kind: E.g. ``policy``.
             cls: A component's class.
         """
+        names = overridden_methods(kind, cls)
+        functions = {name: inspect.getattr_static(cls, name) for name in names}
         methods = {
-            name: self._watched(getattr(cls, name)) for name in overridden_methods(kind, cls)
+            name: self._watched(function)
+            for name, function in functions.items()
+            if inspect.isfunction(function)  # a static method has no component to speak of
         }
         return type(cls.__name__, (cls,), {**methods, "__module__": cls.__module__})
 
