@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import Any, Final, Literal
 
 from attrs import Factory, frozen
@@ -33,8 +34,11 @@ def parse_size(text: str) -> int:
     match = _SIZE.fullmatch(text.replace("k", "K"))
     if match is None:
         raise ValueError(f"expected a size such as '1 GiB' or '800 MB', got {text!r}")
+    number = float(match[1])
+    if number > sys.maxsize:
+        raise ValueError(f"expected a size that a machine can have, got {text!r}")
     base = 1024 if match[3] else 1000
-    return int(float(match[1]) * base ** (" KMGT".index(match[2] or " ")))
+    return int(number * base ** (" KMGT".index(match[2] or " ")))
 
 
 def _size(_instance: Any, _attribute: Any, value: str | None) -> None:

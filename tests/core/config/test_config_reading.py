@@ -131,6 +131,12 @@ def test_memory_is_read_in_bytes(text, expected):
         ("sampling", "stop", "x", "expected an array (each a string), got 'x'"),
         ("run", "prompts", 1, "expected a string, got 1"),
         ("plugins", "load", "a.py", "expected an array (each a string), got 'a.py'"),
+        (
+            "kv",
+            "memory",
+            f"1{0:0400} B",
+            f"expected a size that a machine can have, got '1{0:0400} B'",
+        ),
         ("kv", "memory", "7", "expected a size such as '1 GiB' or '800 MB', got '7'"),
         ("kv", "memory", "0 B", "expected at least one byte, got '0 B'"),
         (
