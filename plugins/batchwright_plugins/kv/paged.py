@@ -52,6 +52,7 @@ class PagedKV(KVManager):
             )
         self._references = [0] * self._num_blocks
         self._index = PrefixIndex(self._num_blocks)
+        self._hash_of = self._index.hash_of
         self._holders: dict[str, BlockTable] = {}
         self._free.add_empty(range(1, self._num_blocks))
 
@@ -208,7 +209,8 @@ class PagedKV(KVManager):
 
     def _take(self) -> int:
         block_id = self._free.take()
-        self._index.remove(block_id)
+        if self._hash_of[block_id] is not None:
+            self._index.remove(block_id)
         self._references[block_id] = 1
         return block_id
 

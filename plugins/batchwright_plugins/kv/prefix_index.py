@@ -16,7 +16,7 @@ class PrefixIndex:
     """
 
     def __init__(self, num_blocks: int) -> None:
-        self._hash_of: list[bytes | None] = [None] * num_blocks
+        self.hash_of: list[bytes | None] = [None] * num_blocks
         self._blocks: dict[bytes, int | dict[int, None]] = {}
 
     def __contains__(self, digest: bytes) -> bool:
@@ -27,7 +27,7 @@ class PrefixIndex:
 
     def holds(self, block_id: int) -> bool:
         """Whether a block is published."""
-        return self._hash_of[block_id] is not None
+        return self.hash_of[block_id] is not None
 
     def find(self, hashes: Sequence[bytes], most: int) -> list[int]:
         """Blocks of the longest published prefix of a chain, at most so many."""
@@ -41,7 +41,7 @@ class PrefixIndex:
 
     def add(self, digest: bytes, block_id: int) -> None:
         """Publish a block that is not published."""
-        self._hash_of[block_id] = digest
+        self.hash_of[block_id] = digest
         others = self._blocks.setdefault(digest, block_id)
         if others == block_id:
             return
@@ -51,10 +51,10 @@ class PrefixIndex:
 
     def remove(self, block_id: int) -> None:
         """Forget a block; no effect if it is not published."""
-        digest = self._hash_of[block_id]
+        digest = self.hash_of[block_id]
         if digest is None:
             return
-        self._hash_of[block_id] = None
+        self.hash_of[block_id] = None
         blocks = self._blocks[digest]
         if isinstance(blocks, int):
             del self._blocks[digest]
@@ -66,7 +66,7 @@ class PrefixIndex:
     def clear(self) -> None:
         """Forget every block."""
         self._blocks.clear()
-        self._hash_of = [None] * len(self._hash_of)
+        self.hash_of[:] = [None] * len(self.hash_of)
 
     def audit(self) -> Iterator[str]:
         """Check that both directions agree."""
@@ -75,6 +75,6 @@ class PrefixIndex:
             for digest, blocks in self._blocks.items()
             for block_id in ((blocks,) if isinstance(blocks, int) else blocks)
         }
-        for block_id, digest in enumerate(self._hash_of):
+        for block_id, digest in enumerate(self.hash_of):
             if listed.get(block_id) != digest:
                 yield f"block {block_id} is published under another hash than its own"
