@@ -105,19 +105,33 @@ def _print_tables(plugins: PluginManager, host: str | None) -> None:
     from rich.text import Text
 
     console = Console()
-    columns = ["kind", "name", "distribution", "options and defaults"]
-    table = Table(*columns, *([f"what the {host} honours"] if host else []))
+    table = Table()
+    for column in ("kind", "name"):
+        table.add_column(column, no_wrap=True)
+    table.add_column("from", overflow="fold")
+    last = f"what the {host} honours" if host else "options and defaults"
+    table.add_column(last, overflow="fold")
     for registration in plugins.registrations():
-        options = (f"{o['name']} = {o['default'] or 'none'}" for o in _options(registration))
-        source = registration.distribution_label or str(registration.path or registration.module)
-        cells = [registration.kind, registration.name, source, "\n".join(options)]
         if host:
             honoured = _support(registration, host).items()
             lacking = [f"{n}: {s['level']}, {s['why']}" for n, s in honoured if s["why"]]
-            cells.append("\n".join(lacking) or "everything")
+            said = "\n".join(lacking) or "everything"
+        else:
+            options = _options(registration)
+            said = "\n".join(f"{o['name']} = {o['default'] or 'none'}" for o in options)
+        cells = (registration.kind, registration.name, _source(registration), said)
         table.add_row(*map(Text, cells))
     console.print(table)
     if plugins.broken:
-        console.print(Text(f"{len(plugins.broken)} faults in plugins:", style="bold red"))
+        faults = "1 fault" if len(plugins.broken) == 1 else f"{len(plugins.broken)} faults"
+        console.print(Text(f"{faults} in plugins:", style="bold red"))
     for fault in plugins.broken:
-        console.print(Text(f"- {fault.error()}"))
+        console.print(Text(f"- {fault.error()}"), soft_wrap=True)
+
+
+def _source(registration: Registration) -> str:
+    """The distribution that a component is from, or the file: from here on if it is below."""
+    path, here = registration.path, Path.cwd()
+    if registration.distribution_label or path is None:
+        return registration.distribution_label or registration.module
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)

@@ -23,7 +23,7 @@ the folder of the file.
 
 `batchwright config show --defaults` prints all this as TOML, `batchwright config check
 FILE` checks a file, and `-o key.path=value` overrides a value, e.g.
-`-o scheduler.policy=fair` or `-o gate[0].fraction=0.1`.
+`-o scheduler.policy=priority` or `-o gate[0].fraction=0.1`.
 """
 
 _COMPONENTS = """\

@@ -104,3 +104,31 @@ def test_config_adds_its_files_and_heeds_its_disable(tmp_path):
     assert None is mine["distribution"]
     assert "bad" in [fault["plugin"] for fault in listed["broken"]]
     assert "policy" not in [component["kind"] for component in listed["components"]]
+
+
+def test_narrow_table_shows_all_of_a_name_and_of_a_path(tmp_path):
+    path = tmp_path / "a-folder-whose-name-is-long" / "mine.py"
+    path.parent.mkdir()
+    path.write_text(PLUGIN)
+    toml = tmp_path / "run.toml"
+    toml.write_text(f'[plugins]\nload = ["{path.parent.name}/mine.py"]\n')
+
+    result = CliRunner().invoke(
+        PluginsCommand().build(), ["--config", str(toml)], env={"COLUMNS": "80"}
+    )
+
+    rows = [line.split("│") for line in result.output.splitlines() if "│" in line]
+    folded = "".join(row[3].strip() for row in rows)
+    assert str(path) in folded
+    assert "lowest-priority" in [row[2].strip() for row in rows]
+    assert "…" not in result.output
+
+
+def test_path_below_the_working_folder_is_shown_from_there(tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text(PLUGIN)
+    (tmp_path / "run.toml").write_text('[plugins]\nload = ["mine.py"]\n')
+    monkeypatch.chdir(tmp_path)
+
+    rows = [line.split("│") for line in plugins("--config", "run.toml").output.splitlines()]
+
+    assert [row[3].strip() for row in rows if row[2:3] and "mine" in row[2]] == ["mine.py"]
