@@ -106,7 +106,9 @@ class Assembly:
             PluginError: Its constructor failed.
         """
         found = self.plugins.find(use.kind, use.name, option=use.option or use.path)
-        label = f"{use.kind} {use.name!r} ({found.distribution_label or found.path})"
+        label = (
+            f"{use.kind} {use.name!r} ({found.distribution_label or found.path or found.module})"
+        )
         return self._build(found.cls, use.options, use.path, label, limits, parts)
 
     def _build(

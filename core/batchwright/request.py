@@ -76,6 +76,8 @@ class CacheKey:
 
 
 def _compact(token_ids: Iterable[int]) -> array[int]:
+    if isinstance(token_ids, str | bytes | bytearray):
+        raise ValueError("token ids must be integers; encode text first")
     try:
         if type(token_ids) is not list:
             return array(TOKEN_TYPECODE, token_ids)

@@ -146,7 +146,7 @@ class KVSection:
     """
 
     manager: str = defaults.DEFAULT_KV
-    block_size: int = option(16, unit="tokens", ge=1)
+    block_size: int = option(16, unit="tokens", ge=1, le=65_536)
     num_blocks: int | None = option(
         None, unit="blocks", ge=2, default_text=f"{DEFAULT_NUM_BLOCKS}, unless memory is set"
     )

@@ -165,7 +165,7 @@ def test_wrong_value_is_refused_with_its_path(section, key, value, expected):
         ("scheduler.scan_window", 1),
         ("scheduler.stall_steps", 1),
         ("scheduler.max_component_faults", 1),
-        ("kv.block_size", 1),
+        ("kv.block_size", "1 and <= 65536"),
         ("kv.num_blocks", 2),
         ("model.max_model_len", 2),
     ],

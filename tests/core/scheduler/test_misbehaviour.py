@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from batchwright import ModelOutput, PluginError, RequestRefusedError, StepError
+from batchwright import ModelOutput, PluginError, Request, RequestRefusedError, StepError
 from batchwright.protocols import Gate, Observer, Resource, SchedulingPolicy, Victim
 from batchwright.queues import KeyedQueue
 from batchwright.request import CacheKey
@@ -370,7 +370,7 @@ class TestPoliciesThatLoseRequests:
         b.add("b", 4, 2)
         assert b.step() == {"b": 4}
         assert "is parked" not in b.scheduler.requests["a"].waiting_reason
-        assert list(b.scheduler.fault_counts) == ["policy 'p' (None): peek()"]
+        assert list(b.scheduler.fault_counts) == ["policy 'p' (MadePlugin-0): peek()"]
 
     def test_queue_that_is_none(self, make_bench: Any) -> None:
         policy = type("P", (SchedulingPolicy,), {"name": "p", "make_queue": lambda _: None})
@@ -392,3 +392,9 @@ def test_init_that_forgets_its_base(make_bench: Any) -> None:
     gate = type("G", (Gate,), {"name": "g", "__init__": lambda self, options, ctx: None})
     with pytest.raises(PluginError, match=r"gate 'g'.*G.__init__: .* does not call super"):
         bench_with(make_bench, "gate", gate)
+
+
+@pytest.mark.parametrize("prompt", ["text", b"abcd", bytearray(b"abcd")])
+def test_a_prompt_of_text_is_no_prompt_of_tokens(prompt: Any) -> None:
+    with pytest.raises(ValueError, match="encode text first"):
+        Request(request_id="r", prompt_token_ids=prompt)
