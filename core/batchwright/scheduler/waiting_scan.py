@@ -33,6 +33,9 @@ class Held:
     lacks_blocks: bool = False
 
 
+_NO_SEAT = "max_num_seqs requests are running"
+
+
 class WaitingScan:
     """Admits requests as the policy's queue yields them.
 
@@ -106,10 +109,11 @@ class WaitingScan:
         state = self._state
         if state.draft.num_tokens_left <= 0:
             return "the step's token budget is used up"
+        no_seat = len(state.running) >= state.limits.max_num_seqs
         if state.draft.num_admissions_left <= 0:
-            return "a control's cap on admissions is reached"
-        if len(state.running) >= state.limits.max_num_seqs and not self._yielding.free_seat():
-            return "max_num_seqs requests are running"
+            return _NO_SEAT if no_seat else "a control's cap on admissions is reached"
+        if no_seat and not self._yielding.free_seat():
+            return _NO_SEAT
         return None
 
     def _consider(self, request: Request) -> Held | None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from batchwright import Command, hookimpl
 from batchwright_plugins.command.config import ConfigCommand
+from batchwright_plugins.command.explain import ExplainCommand
 from batchwright_plugins.command.plugins import PluginsCommand
 from batchwright_plugins.command.run import RunCommand
 
-__all__ = ["ConfigCommand", "PluginsCommand", "RunCommand"]
+__all__ = ["ConfigCommand", "ExplainCommand", "PluginsCommand", "RunCommand"]
 
 
 @hookimpl
 def batchwright_register_command() -> list[type[Command]]:
     """Offer the commands."""
-    return [ConfigCommand, PluginsCommand, RunCommand]
+    return [ConfigCommand, ExplainCommand, PluginsCommand, RunCommand]

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any
 
 from attrs import frozen
 
 from batchwright.exceptions import ConfigError
 from batchwright.option import option
 from batchwright.protocols import Observer
+from batchwright_plugins.observer.decision_trail import FORMAT, VERSION
 
 if TYPE_CHECKING:
     from batchwright.context import Context
     from batchwright.request_view import RequestView
     from batchwright.step_record import StepRecord
 
-__all__ = ["FORMAT", "DecisionLog"]
-
-FORMAT: Final = "batchwright-decisions"
-VERSION: Final = 1
+__all__ = ["DecisionLog"]
 
 
 @frozen

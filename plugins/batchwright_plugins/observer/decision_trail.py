@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from attrs import define, field
 
-__all__ = ["DecisionTrail", "follow"]
+__all__ = ["FORMAT", "VERSION", "DecisionTrail", "follow"]
+
+
+FORMAT: Final = "batchwright-decisions"
+VERSION: Final = 1
 
 
 @define
@@ -16,20 +20,33 @@ class DecisionTrail:
     """What the lines read so far say.
 
     Attributes:
+        is_step: Whether the last line was one of a step.
         step: Id of the last step; None before the first.
+        time: Seconds on the scheduler's clock at the last line.
         running: Running requests, in order of admission.
         waiting: Waiting requests in order of arrival, with the reason given last; empty
             where there is none.
         stop: Where the last scan ended: request (or None) and reason; None: nowhere.
         grants: Tokens that the last step granted, by request.
+        owed: Tokens that those owed which the last step visited, by request.
+        admitted: By request that the last step admitted, tokens that were there.
+        preempted: By request that the last step took blocks from, for whom (or None).
+        added: By request that the last line added, prompt tokens, most output tokens,
+            and time of arrival.
         finished: By request, (reason, detail).
     """
 
+    is_step: bool = False
     step: int | None = None
+    time: float = 0.0
     running: dict[str, None] = field(factory=dict)
     waiting: dict[str, str] = field(factory=dict)
     stop: tuple[str | None, str] | None = None
     grants: dict[str, int] = field(factory=dict)
+    owed: dict[str, int] = field(factory=dict)
+    admitted: dict[str, int] = field(factory=dict)
+    preempted: dict[str, str | None] = field(factory=dict)
+    added: dict[str, tuple[int, int, float]] = field(factory=dict)
     finished: dict[str, tuple[str, str]] = field(factory=dict)
 
     def read(self, line: dict[str, Any]) -> None:
@@ -38,9 +55,11 @@ class DecisionTrail:
             self.running.pop(request_id, None)
             self.waiting.pop(request_id, None)
             self.finished[request_id] = reason, detail
-        for request_id in line.get("added", {}):
-            self.waiting[request_id] = ""
-        if "step" in line:
+        self.added = {key: tuple(what) for key, what in line.get("added", {}).items()}
+        self.waiting |= dict.fromkeys(self.added, "")
+        self.time = line.get("time", self.time)
+        self.is_step = "step" in line
+        if self.is_step:
             self._read_step(line)
 
     def why(self, request_id: str) -> str:
@@ -59,24 +78,28 @@ class DecisionTrail:
 
     def _read_step(self, line: dict[str, Any]) -> None:
         self.step = line["step"]
-        for request_id in line.get("preempted", {}):
+        self.preempted, self.admitted = line.get("preempted", {}), line.get("admitted", {})
+        for request_id in self.preempted:
             self.running.pop(request_id, None)
             self.waiting[request_id] = ""
-        for request_id in line.get("admitted", {}):
+        for request_id in self.admitted:
             self.waiting.pop(request_id, None)
             self.running[request_id] = None
         for request_id, reason in line.get("waits", {}).items():
+            self.running.pop(request_id, None)  # it paused, or its executor was lost
             self.waiting[request_id] = reason
         if "stop" in line:
             self.stop = tuple(line["stop"]) if line["stop"] else None
-        grants = {key: grant for key, (_, grant, _) in line.get("grants", {}).items()}
+        visited = line.get("grants", {}).items()
+        grants = {key: grant for key, (_, grant, _) in visited}
+        self.owed = {key: owed for key, (owed, _, _) in visited}
         idle = line.get("left_out", ())
         carried = [key for key in self.running if key not in grants and key not in idle]
         self.grants = dict.fromkeys(carried, 1) | grants
 
 
 def follow(lines: Iterable[str]) -> Iterator[DecisionTrail]:
-    """Follow a log line by line.
+    """Follow a log line by line; a last line that is still being written is left out.
 
     Args:
         lines: Of the file, its header first.
@@ -85,13 +108,31 @@ def follow(lines: Iterable[str]) -> Iterator[DecisionTrail]:
         The same trail, after each line.
 
     Raises:
-        ValueError: It is no decision log, or one of another version.
+        ValueError: It is no decision log, or one of another version; says which line.
     """
     rows = iter(lines)
-    header = json.loads(next(rows, "{}"))
-    if header.get("format") != "batchwright-decisions" or header.get("version") != 1:
-        raise ValueError(f"no decision log of version 1: {header}")
+    _check_header(next(rows, ""))
     trail = DecisionTrail()
-    for row in rows:
-        trail.read(json.loads(row))
+    for number, row in enumerate(rows, 2):
+        try:
+            line = json.loads(row)
+        except ValueError:
+            if next(rows, None) is None:
+                return
+            raise ValueError(f"line {number} is no JSON; the log is damaged") from None
+        trail.read(line)
         yield trail
+
+
+def _check_header(row: str) -> None:
+    try:
+        header = json.loads(row)
+    except ValueError:
+        header = None
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise ValueError("is no decision log: its first line is no header of one")
+    if header.get("version") != VERSION:
+        raise ValueError(
+            f"is a decision log of version {header.get('version')!r}; this Batchwright reads "
+            f"version {VERSION}"
+        )

@@ -193,7 +193,14 @@ def test_a_path_that_cannot_be_written_names_the_option(tmp_path):
         make_scheduler(tmp_path / "missing" / "log")
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"format":"batchwright-decisions","version":2}'])
-def test_what_is_no_log_is_refused(text):
-    with pytest.raises(ValueError, match="no decision log of version 1"):
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("", "is no decision log"),
+        ("{}", "is no decision log"),
+        ('{"format":"batchwright-decisions","version":2}', "version 2; this Batchwright reads"),
+    ],
+)
+def test_what_is_no_log_is_refused(text, what):
+    with pytest.raises(ValueError, match=what):
         list(follow(text.splitlines()))

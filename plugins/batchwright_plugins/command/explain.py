@@ -1,0 +1,99 @@
+"""``batchwright explain``: why requests wait, and what became of one, from a decision log."""
+
+from __future__ import annotations
+
+from collections import deque
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from batchwright import Command
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from batchwright_plugins.observer.decision_trail import DecisionTrail
+
+__all__ = ["ExplainCommand"]
+
+
+class ExplainCommand(Command):
+    """Tells the story of a request, or why each waiting request waits, from a decision log.
+
+    The log is written by the observer ``decision-log``; it may still be growing.
+    """
+
+    name = "explain"
+    help = "Say why requests wait, and what became of one, from a decision log."
+
+    def build(self) -> click.Command:
+        return _explain
+
+
+@click.command("explain")
+@click.argument("request_id", metavar="REQUEST", required=False)
+@click.option("--waiting", is_flag=True, help="Every request that waits at the log's last step.")
+@click.option(
+    "--log",
+    "path",
+    type=click.Path(path_type=Path),
+    default=Path("decisions.jsonl"),
+    show_default=True,
+    help="A decision log, as the observer decision-log writes it.",
+)
+def _explain(request_id: str | None, path: Path, *, waiting: bool) -> None:
+    """Tell the story of REQUEST: waited from when, why, behind whom; grants; preemptions; end."""
+    if waiting == (request_id is not None):
+        raise click.UsageError("give either REQUEST or --waiting")
+    lines = _waiting(path) if request_id is None else _story(path, request_id)
+    for line in list(lines):
+        click.echo(line)
+
+
+def _story(path: Path, request_id: str) -> Iterator[str]:
+    from batchwright.suggest import did_you_mean
+    from batchwright_plugins.command.story import Story
+
+    story, ids = Story(request_id), dict[str, None]()
+    for trail in _follow(path):
+        story.read(trail)
+        ids |= dict.fromkeys(trail.added)
+    if not story.is_known:
+        hint = did_you_mean(request_id, ids)
+        raise click.ClickException(
+            f"{path}: there is no request {request_id!r} among its {len(ids)}.{hint}"
+        )
+    yield f"request {request_id!r}"
+    yield from story.lines()
+
+
+def _waiting(path: Path) -> Iterator[str]:
+    (trail,) = deque(_follow(path), maxlen=1) or (None,)
+    if trail is None or trail.step is None:
+        yield "no step was made yet"
+        return
+    num_running, num_waiting = len(trail.running), len(trail.waiting)
+    yield f"step {trail.step}, {trail.time:g} s: {num_running} run, {num_waiting} wait"
+    width = max(map(len, trail.waiting), default=0)
+    for request_id in trail.waiting:
+        yield f"{request_id:<{width}}  {trail.why(request_id)}"
+
+
+def _follow(path: Path) -> Iterator[DecisionTrail]:
+    """Follow a log.
+
+    Raises:
+        ClickException: It cannot be read, or is no decision log; says why.
+    """
+    from batchwright_plugins.observer.decision_trail import follow
+
+    try:
+        with path.open(encoding="utf-8") as file:
+            yield from follow(file)
+    except OSError as error:
+        raise click.ClickException(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise click.ClickException(f"{path}: is no decision log: it is no text") from error
+    except ValueError as error:
+        raise click.ClickException(f"{path}: {error}") from error
