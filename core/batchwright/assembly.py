@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import attrs
@@ -27,9 +28,12 @@ from batchwright.protocols import (
     ModelInfo,
     ModelSettings,
     Observer,
+    Part,
     Resource,
 )
 from batchwright.scheduler import Components, Scheduler, SchedulerSettings
+
+_PARTS = (Gate, Control, Limit, Resource, Observer)
 
 
 class Assembly:
@@ -96,7 +100,8 @@ class Assembly:
         scheduler = self.scheduler(model)
         executor.allocate_kv(scheduler.limits.num_blocks, scheduler.limits.block_size)
         for feature in scheduler.components.features:
-            executor.install(feature.name, feature.executor_half())
+            with _named(feature, "executor_half"):
+                executor.install(feature.name, feature.executor_half())
         return Engine(scheduler, executor, model, max_restarts=config.executor.max_restarts)
 
     def make(self, use: Use, limits: EngineLimits, **parts: Component) -> Any:
@@ -181,7 +186,7 @@ class Assembly:
                 limits,
                 {"feature": feature},
             )
-            for part in feature.contents()
+            for part in _contents(feature)
         ]
 
     def _listed(self, kind: str, limits: EngineLimits) -> tuple[Any, ...]:
@@ -224,6 +229,28 @@ class Assembly:
         if not bytes_per_block:
             problem = "needs a model that says how much a token takes; give kv.num_blocks instead"
         raise ConfigError(problem, path="kv.memory", source=self.config.source)
+
+
+@contextmanager
+def _named(component: Component, method: str) -> Iterator[None]:
+    """Name the component whose method fails at start."""
+    try:
+        yield
+    except BatchwrightError:
+        raise
+    except Exception as error:
+        what = f"failed: {type(error).__name__}: {error}"
+        raise PluginError(what, where=f"{component.ctx.label}: {method}()") from error
+
+
+def _contents(feature: Feature) -> list[Part]:
+    """What belongs to a feature, checked."""
+    with _named(feature, "contents"):
+        parts = list(feature.contents())
+        for part in parts:
+            if not isinstance(part, Part) or not issubclass(part.component, _PARTS):
+                raise TypeError(f"expected Part(component, options), got {part!r}")
+    return parts
 
 
 def _common(cls: type[Any], *sections: Any) -> dict[str, Any]:

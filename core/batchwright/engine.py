@@ -210,22 +210,42 @@ class Engine:
         try:
             output = self.executor.run(plan)
         except Exception as error:
-            self._num_failures += 1
-            label, what = self.executor.ctx.label, f"{type(error).__name__}: {error}"
-            if self._num_failures > self._max_restarts:
-                raise ExecutorError(
-                    f"{label} failed {self._num_failures} times in a row; last in step "
-                    f"{plan.step_id}: {what} (executor.max_restarts)"
-                ) from error
-            message = "%s failed in step %d (%s); every request in flight is put back"
-            _log.warning(message, label, plan.step_id, what)
+            self._failed(f"in step {plan.step_id}", error)
             self._pending.clear()
             self.scheduler.recover()
-            self.executor.restart()
+            self._restart()
             return None
         if not plan.is_empty:
             self._num_failures = 0
         return output
+
+    def _restart(self) -> None:
+        """Restart the executor, as often as it may fail.
+
+        Raises:
+            ExecutorError: It failed too often in a row.
+        """
+        while True:
+            try:
+                return self.executor.recover()
+            except Exception as error:
+                self._failed("in restart()", error)
+
+    def _failed(self, where: str, error: Exception) -> None:
+        """Count a failure of the executor.
+
+        Raises:
+            ExecutorError: It is one too many in a row.
+        """
+        self._num_failures += 1
+        label, what = self.executor.ctx.label, f"{type(error).__name__}: {error}"
+        if self._num_failures > self._max_restarts:
+            raise ExecutorError(
+                f"{label} failed {self._num_failures} times in a row; last {where}: {what} "
+                "(executor.max_restarts)"
+            ) from error
+        message = "%s failed %s (%s); every request in flight is put back"
+        _log.warning(message, label, where, what)
 
     def _wait(self) -> None:
         """Nothing could be computed: wait for an alarm, if one is set.

@@ -40,8 +40,10 @@ class Running:
 class StepView:
     """A live, read-only look at the scheduler; always as of now."""
 
-    __slots__ = ("_state", "running")
+    __slots__ = ("_running", "_state")
 
+    running: Read[Running] = Read("_running")
+    """Running requests in order of admission."""
     step_id: Read[int] = Read("_state.step_id")
     """The step that is being planned, or will be next."""
     now: Read[float] = Read("_state.now")
@@ -67,7 +69,7 @@ class StepView:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self.running = Running(state.running)
+        self._running = Running(state.running)
 
     @property
     def num_running(self) -> int:

@@ -95,6 +95,8 @@ class SchedulerSection:
             something would fit, before the progress guard steps in.
         max_component_faults: Faults in a row of a component, on no request's behalf,
             that end the run.
+        slow_component_seconds: A component's call that takes longer is reported, with its
+            name and time, by a warning; it costs two looks at the clock a call.
         compat: Engine whose decisions are matched even where this one would decide
             better, short of never ending.
     """
@@ -126,6 +128,9 @@ class SchedulerSection:
     seed: int = option(0, ge=0)
     stall_steps: int = option(3, unit="steps", ge=1)
     max_component_faults: int = option(3, unit="faults", ge=1)
+    slow_component_seconds: float | None = option(
+        None, unit="seconds", ge=0, default_text="calls are not timed"
+    )
     compat: Literal["none", "vllm-0.32"] = "none"
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
 from attrs import field, frozen
 
 from batchwright.context import Context
+from batchwright.exceptions import ExecutorError
 from batchwright.messages import ModelOutput, SchedulerOutput
 from batchwright.protocols.attention import AttentionBackend
 from batchwright.protocols.component import Component
@@ -79,6 +81,16 @@ class ModelInfo:
     path: Path | None = None
 
 
+@contextmanager
+def _named(feature: str, method: str) -> Iterator[None]:
+    """Name the feature whose half fails: else it would look like the executor's fault."""
+    try:
+        yield
+    except Exception as error:
+        what = f"raised {type(error).__name__}: {error}"
+        raise ExecutorError(f"feature {feature!r}: {method}() {what}") from error
+
+
 class Executor(Component):
     """Runs plans: keeps per-request state from the deltas and answers tokens.
 
@@ -103,13 +115,22 @@ class Executor(Component):
     def run(self, plan: SchedulerOutput) -> ModelOutput:
         """Compute one plan, with what features do around it; what an engine calls."""
         for name, half in self._halves.items():
-            half.before_step(plan, plan.extras.get(name))
+            with _named(name, "before_step"):
+                half.before_step(plan, plan.extras.get(name))
         output = self.execute(plan)
         for name, half in self._halves.items():
-            extra = half.after_step(plan, output)
+            with _named(name, "after_step"):
+                extra = half.after_step(plan, output)
             if extra is not None:
                 output.extras[name] = extra
         return output
+
+    def recover(self) -> None:
+        """Restart, with features' halves; what an engine calls after a failure."""
+        self.restart()
+        for name, half in self._halves.items():
+            with _named(name, "on_restart"):
+                half.on_restart()
 
     @abstractmethod
     def load(self, settings: ModelSettings) -> ModelInfo:

@@ -49,6 +49,9 @@ class ExecutorHalf:
         """
         return None
 
+    def on_restart(self) -> None:
+        """The executor was restarted: requests and the KV cache's content are lost."""
+
 
 class Feature(Component, Lifecycle):
     """Several parts under one name: ``[[feature]] use = "..."`` switches all of them.
@@ -57,8 +60,9 @@ class Feature(Component, Lifecycle):
     through ``Request.features[name]``; one that speaks to a feature that is not
     configured is refused.
 
-    Faults: an exception in ``check`` refuses the request; one in ``say`` or ``hear`` is
-    counted, and several in a row end the run with PluginError.
+    Faults: an exception in ``check`` refuses the request; one in ``say``,
+    ``hear`` or ``on_restart`` is counted, and several in a row end the run with
+    PluginError. An exception in the executor half is a failure of the step.
     """
 
     def contents(self) -> Sequence[Part]:
@@ -87,4 +91,13 @@ class Feature(Component, Lifecycle):
         """What the executor half answered; called only if it did.
 
         Cost class: step.
+        """
+
+    def on_restart(self) -> None:
+        """The executor failed: what was said with plans in flight will not be answered.
+
+        Whoever is parked until an answer comes must be woken (``ctx.notify``), or asked
+        for again with the next plan.
+
+        Cost class: event.
         """

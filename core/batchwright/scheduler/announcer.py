@@ -6,11 +6,11 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from batchwright.exceptions import InvariantError, PluginError
+from batchwright.exceptions import InvariantError
 from batchwright.protocols import Component, Observer
 from batchwright.protocols.component import overrides
 from batchwright.scheduler.components import Components
-from batchwright.scheduler.faults import Faults
+from batchwright.scheduler.faults import Faults, RunEndedError, raised
 
 _log = logging.getLogger("batchwright.faults")
 
@@ -44,8 +44,8 @@ class Announcer:
         """
         for component, method in tuple(self._subscribers[event]):
             try:
-                method(*arguments)
-            except (InvariantError, PluginError):
+                self._faults.call(component, event, arguments, method)
+            except (InvariantError, RunEndedError):
                 raise
             except Exception as error:
                 self._failed(component, event, error)
@@ -53,7 +53,7 @@ class Announcer:
                 self._faults.clear(component, event)
 
     def _failed(self, component: Component, event: str, error: Exception) -> None:
-        what = f"raised {type(error).__name__}: {error}"
+        what = raised(error)
         if not isinstance(component, Observer):
             self._faults.strike(component, event, what)
             return

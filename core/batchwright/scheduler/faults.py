@@ -7,10 +7,11 @@ makes the step fall back; several in a row end the run. An observer is disabled.
 from __future__ import annotations
 
 import logging
-import traceback
 from collections.abc import Callable, Iterable
+from traceback import walk_tb
 from typing import Any
 
+from batchwright.clock import Clock
 from batchwright.exceptions import BatchwrightError, PluginError
 from batchwright.protocols import Component
 from batchwright.request import Request
@@ -29,8 +30,7 @@ def set_up(component: Component) -> None:
     except BatchwrightError:
         raise
     except Exception as error:
-        what = f"raised {type(error).__name__}: {error}"
-        raise PluginError(what, where=f"{component.ctx.label}: setup()") from error
+        raise PluginError(raised(error), where=f"{component.ctx.label}: setup()") from error
 
 
 def blame(error: Exception, components: Iterable[Component]) -> None:
@@ -46,11 +46,11 @@ def blame(error: Exception, components: Iterable[Component]) -> None:
     owners: dict[int, Component] = {}
     for component in components:
         owners[id(component)] = owners[id(getattr(component, "queue", component))] = component
-    for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
+    for frame, _ in reversed(list(walk_tb(error.__traceback__))):
         owner = owners.get(id(frame.f_locals.get("self")))
         if owner is not None:
             raise PluginError(
-                f"raised {type(error).__name__}: {error}; what it holds is unknown now",
+                f"{raised(error)}; what it holds is unknown now",
                 where=f"{owner.ctx.label}: {frame.f_code.co_name}()",
             ) from error
 
@@ -63,39 +63,30 @@ class RequestFault(Exception):  # noqa: N818 (never leaves the scheduler)
         super().__init__(self.detail)
 
 
-def ask_about(
-    request: Request,
-    component: Component,
-    method: str,
-    *arguments: Any,
-    check: Callable[[Any], bool] | None = None,
-    expected: str = "",
-) -> Any:
-    """Call a method whose fault belongs to the request that it is asked about.
-
-    Raises:
-        RequestFault: It raised, or its answer does not pass the check.
-    """
-    try:
-        answer = getattr(component, method)(request.view, *arguments)
-    except Exception as error:
-        raise RequestFault(component, method, f"raised {type(error).__name__}: {error}") from error
-    if check is not None and not _passes(check, answer):
-        raise RequestFault(component, method, f"returned {answer!r}, expected {expected}")
-    return answer
+class RunEndedError(PluginError):
+    """A component failed too often in a row; nobody on the way takes it for his own."""
 
 
 class Faults:
-    """Counts the faults that belong to no request.
+    """Calls components, and counts the faults that belong to no request.
 
     Args:
         max_in_row: So many of one component in a row end the run.
+        slow_after: Seconds after which a call is reported as slow; None: no call is timed.
+        clock: What calls are timed by.
+
+    Attributes:
+        counts: Faults that belonged to no request, by component and method.
+        slowest: Seconds that the slowest call took, of those that were slow.
     """
 
-    def __init__(self, max_in_row: int) -> None:
+    def __init__(self, max_in_row: int, slow_after: float | None, clock: Clock) -> None:
         self._max_in_row = max_in_row
+        self._slow_after = slow_after
+        self._clock = clock
         self._in_row: dict[tuple[str, str], int] = {}
         self.counts: dict[str, int] = {}
+        self.slowest: dict[str, float] = {}
 
     def ask(
         self,
@@ -105,8 +96,17 @@ class Faults:
         *,
         check: Callable[[Any], bool] | None = None,
         expected: str = "",
+        call: Callable[..., Any] | None = None,
     ) -> Any:
         """Call a method whose fault belongs to no request.
+
+        Args:
+            component: Whom.
+            method: What, for messages too.
+            arguments: With what.
+            check: Whether an answer is one.
+            expected: What the check allows, in words.
+            call: What is called if it is not simply that method.
 
         Returns:
             Its answer, or None if it raised or answered nonsense.
@@ -115,15 +115,61 @@ class Faults:
             PluginError: It did so too often in a row.
         """
         try:
-            answer = getattr(component, method)(*arguments)
+            answer = self.call(component, method, arguments, call)
+        except RunEndedError:
+            raise
         except Exception as error:
-            self.strike(component, method, f"raised {type(error).__name__}: {error}")
+            self.strike(component, method, raised(error))
             return None
         if check is not None and not _passes(check, answer):
-            self.strike(component, method, f"returned {answer!r}, expected {expected}")
+            self.strike(component, method, f"returned {_shown(answer)}, expected {expected}")
             return None
         self.clear(component, method)
         return answer
+
+    def ask_about(
+        self,
+        request: Request,
+        component: Component,
+        method: str,
+        *arguments: Any,
+        check: Callable[[Any], bool] | None = None,
+        expected: str = "",
+        call: Callable[..., Any] | None = None,
+    ) -> Any:
+        """Call a method whose fault belongs to the request that it is asked about.
+
+        Raises:
+            RequestFault: It raised, or its answer does not pass the check.
+        """
+        try:
+            answer = self.call(component, method, (request.view, *arguments), call)
+        except RunEndedError:
+            raise
+        except Exception as error:
+            raise RequestFault(component, method, raised(error)) from error
+        if check is not None and not _passes(check, answer):
+            raise RequestFault(component, method, f"returned {_shown(answer)}, expected {expected}")
+        return answer
+
+    def call(
+        self,
+        component: Component,
+        method: str,
+        arguments: tuple[Any, ...],
+        call: Callable[..., Any] | None = None,
+    ) -> Any:
+        """Call a method, and report it if it is slow."""
+        call = call or getattr(component, method)
+        if self._slow_after is None:
+            return call(*arguments)
+        start = self._clock.now()
+        try:
+            return call(*arguments)
+        finally:
+            seconds = self._clock.now() - start
+            if seconds > self._slow_after:
+                self._note_slow(f"{component.ctx.label}: {method}()", seconds)
 
     def strike(self, component: Component, method: str, what: str) -> None:
         """Count a fault.
@@ -137,7 +183,7 @@ class Faults:
         self._in_row[place] = strikes = self._in_row.get(place, 0) + 1
         _log.warning("%s %s (fault %d in a row)", where, what, strikes)
         if strikes >= self._max_in_row:
-            raise PluginError(
+            raise RunEndedError(
                 f"{what}; {strikes} faults in a row end the run (scheduler.max_component_faults)",
                 where=where,
             )
@@ -146,6 +192,42 @@ class Faults:
         """Note that a method worked."""
         if self._in_row:
             self._in_row.pop((component.ctx.path, method), None)
+
+    def _note_slow(self, where: str, seconds: float) -> None:
+        """Keep the slowest call; a warning each time that it has doubled."""
+        slowest = self.slowest.get(where, 0.0)
+        if seconds >= 2 * slowest:
+            _log.warning(
+                "%s took %.3g s (scheduler.slow_component_seconds = %g)",
+                where,
+                seconds,
+                self._slow_after,
+            )
+        self.slowest[where] = max(slowest, seconds)
+
+
+def demand(sound: bool, component: Component, method: str, answer: object, expected: str) -> None:
+    """Refuse an answer that nothing can replace.
+
+    Raises:
+        PluginError: It is not sound.
+    """
+    if not sound:
+        what = f"returned {_shown(answer)}, expected {expected}"
+        raise PluginError(what, where=f"{component.ctx.label}: {method}()")
+
+
+def raised(error: Exception) -> str:
+    """What a component raised, for a message."""
+    return f"raised {type(error).__name__}: {_shown(error, str)}"
+
+
+def _shown(value: object, form: Callable[[Any], str] = repr) -> str:
+    """A plugin's object in words; its own words for it may fail as well."""
+    try:
+        return form(value)
+    except Exception:
+        return f"<{type(value).__name__}>"
 
 
 def _passes(check: Callable[[Any], bool], answer: object) -> bool:

@@ -6,7 +6,7 @@ from batchwright.exceptions import RequestRefusedError
 from batchwright.protocols.component import overrides
 from batchwright.request import CacheKey, Request
 from batchwright.scheduler.departures import Departures
-from batchwright.scheduler.faults import RequestFault, ask_about
+from batchwright.scheduler.faults import RequestFault
 from batchwright.scheduler.state import State
 from batchwright.verdicts import Admit, Park, Reject
 
@@ -84,16 +84,19 @@ class Intake:
         for name, data in request.features.items():
             if name not in features:
                 return f"no feature {name!r} is configured (configured: {sorted(features)})"
-            problem = ask_about(request, features[name], "check", data)
+            problem = state.faults.ask_about(
+                request,
+                features[name],
+                "check",
+                data,
+                check=_is_reason,
+                expected="a reason or None",
+            )
             if problem is not None:
                 return f"feature {name!r}: {problem}"
         for resource in state.components.resources:
-            problem = ask_about(
-                request,
-                resource,
-                "never",
-                check=lambda answer: answer is None or isinstance(answer, str),
-                expected="a reason or None",
+            problem = state.faults.ask_about(
+                request, resource, "never", check=_is_reason, expected="a reason or None"
             )
             if problem is not None:
                 return f"resource {resource.name!r}: {problem}"
@@ -120,7 +123,7 @@ class Intake:
             RequestFault: A gate fails on it.
         """
         for gate in self._submitting:
-            verdict = ask_about(
+            verdict = self._state.faults.ask_about(
                 request,
                 gate,
                 "submit",
@@ -143,7 +146,7 @@ class Intake:
         try:
             if state.keeps_accounts:
                 request.account = state.ledger.open(
-                    ask_about(
+                    state.faults.ask_about(
                         request,
                         state.components.policy,
                         "account",
@@ -193,6 +196,10 @@ def _is_text(value: object) -> bool:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value == value
+
+
+def _is_reason(answer: object) -> bool:
+    return answer is None or isinstance(answer, str)
 
 
 def _is_hashable(answer: object) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from batchwright.request import Request
-from batchwright.scheduler.faults import ask_about
 from batchwright.scheduler.state import State
 
 
@@ -15,7 +14,7 @@ def limited(state: State, request: Request, num_tokens: int) -> int:
     """
     for limit in () if state.bypass_choices else state.components.limits:
         if num_tokens > 1 or limit.affects_decode:
-            answer = ask_about(
+            answer = state.faults.ask_about(
                 request,
                 limit,
                 "grant",

@@ -34,10 +34,12 @@ class Predictions:
                 "output_tokens",
                 ([request.view for request in unknown],),
                 check=lambda answer: _are_estimates(answer, len(unknown)),
+                call=lambda views: list(self._predictor.output_tokens(views)),
                 expected=f"{len(unknown)} finite numbers >= 0",
             )
-            caps = [request.max_tokens for request in unknown]
-            for request, tokens in zip(unknown, answer or caps, strict=True):
+            if answer is None:
+                answer = [request.max_tokens for request in unknown]
+            for request, tokens in zip(unknown, answer, strict=True):
                 request.predicted_tokens = float(tokens)
         return [request.predicted_tokens or 0.0 for request in requests]
 

@@ -52,7 +52,7 @@ class ProgressGuard:
         state = self._state
         request_id, reason = self._stopped_by
         if request_id is None:
-            first = next(state.room.in_order(), None) or next(iter(state.view.running), None)
+            first = state.room.earliest() or next(iter(state.running.values()), None)
             request_id = first.request_id if first is not None else "?"
             reason = reason or (first.waiting_reason if first is not None else "")
         return (

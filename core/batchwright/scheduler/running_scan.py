@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from batchwright.protocols.component import overrides
 from batchwright.queues import as_sort_key
+from batchwright.queues.base import SortKey
 from batchwright.request import Request, RequestStatus
+from batchwright.request_view import RequestView
 from batchwright.scheduler.departures import Departures
 from batchwright.scheduler.faults import RequestFault
 from batchwright.scheduler.limiting import limited
@@ -71,12 +73,15 @@ class RunningScan:
         """Sort by the policy's running key; who makes it fail is ended."""
         policy = self._state.components.policy
         keyed = []
+
+        def ask(view: RequestView) -> SortKey:
+            return as_sort_key(policy.running_key(view))
+
         for request in requests:
             try:
-                keyed.append((as_sort_key(policy.running_key(request.view)), request))
-            except Exception as error:
-                what = f"raised {type(error).__name__}: {error}"
-                fault = RequestFault(policy, "running_key", what)
+                key = self._state.faults.ask_about(request, policy, "running_key", call=ask)
+                keyed.append((key, request))
+            except RequestFault as fault:
                 self._departures.fail(request, fault)
         return [request for _, request in sorted(keyed, key=lambda pair: pair[0])]
 
@@ -120,13 +125,13 @@ class RunningScan:
         state = self._state
         computed = request.num_computed_tokens + num_tokens
         lookahead = state.limits.num_lookahead_tokens
-        block_ids = state.kv.allocate(
-            request.view,
+        block_ids = state.allocate(
+            request,
             min(computed + lookahead, state.limits.max_model_len) if lookahead else computed,
             min(computed, request.num_tokens),
         )
         if block_ids is None and lookahead and not state.fits_pool(computed + lookahead):
-            block_ids = state.kv.allocate(request.view, computed, min(computed, request.num_tokens))
+            block_ids = state.allocate(request, computed, min(computed, request.num_tokens))
         if block_ids:
             state.draft.tables[request.request_id] = block_ids
             if request.account is not None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from batchwright import snapshot
@@ -137,9 +138,7 @@ class Scheduler:
             # What is taken out from now on is no part of a plan being made.
             state.draft = state.no_draft
             state.room.new_reasons.clear()
-            self._doing = ""
-        while self._to_end:
-            self.finish(*self._to_end.pop(0))
+            self._end()
         return plan
 
     def update_from_output(self, plan: SchedulerOutput, output: ModelOutput) -> StepOutputs:
@@ -170,7 +169,7 @@ class Scheduler:
             blame(error, state.components)
             raise
         finally:
-            self._doing = ""
+            self._end()
         return outputs
 
     def recover(self) -> None:
@@ -182,9 +181,11 @@ class Scheduler:
         Raises:
             StepError: A component called it.
         """
+        with self._alone("recover()"):
+            self._put_back()
+
+    def _put_back(self) -> None:
         state = self._state
-        self._begin("recover()")
-        self._doing = ""
         state.draft = Draft()
         while state.fence.flights:
             state.fence.lower(state.fence.flights.popleft().plan.step_id)
@@ -199,6 +200,9 @@ class Scheduler:
                 state.room.landed(request)
                 self._departures.wait_again(request)
         state.kv.reset_prefix_cache()
+        for feature in state.components.features:
+            if overrides(feature, "on_restart"):
+                state.call_back(feature, "on_restart")
 
     # -- Requests ----------------------------------------------------------------
 
@@ -208,14 +212,16 @@ class Scheduler:
         Raises:
             RequestRefusedError: It could not run even one step, or a gate rejects it;
                 nothing was added.
+            StepError: A component called it.
         """
-        self._intake.add(request)
+        with self._alone("add_request()"):
+            self._intake.add(request)
 
     def abort(self, request_ids: str | Iterable[str]) -> None:
         """End requests at once, in whatever state; unknown ids are ignored.
 
         Each appears in ``finished`` of the next ``update_from_output``. If a component
-        calls it while a plan is made, they end when the plan is done.
+        calls it while a plan is made, they end when that is done.
         """
         for request_id in [request_ids] if isinstance(request_ids, str) else request_ids:
             self.finish(request_id, RequestStatus.FINISHED_ABORTED, "aborted")
@@ -225,12 +231,13 @@ class Scheduler:
 
         Unknown ids are ignored: the request may have ended by itself.
         """
-        if self._doing == "schedule()":
+        if self._doing not in ("", "update_from_output()"):
             self._to_end.append((request_id, status, detail))
             return
         request = self._state.requests.get(request_id)
         if request is not None:
-            self._departures.finish(request, status, detail)
+            with self._blaming():
+                self._departures.finish(request, status, detail)
 
     def notify(self, key: str) -> None:
         """Bring back, at the next step, the requests that are parked on a key."""
@@ -253,7 +260,11 @@ class Scheduler:
 
         Returns:
             Whether it was done; it is not while any block is in use.
+
+        Raises:
+            StepError: A component called it.
         """
+        self._refuse_within("reset_prefix_cache()")
         return self._state.kv.reset_prefix_cache()
 
     def snapshot(self) -> bytes:
@@ -264,6 +275,7 @@ class Scheduler:
         Raises:
             BatchwrightError: A component holds something that cannot be written down.
         """
+        self._refuse_within("snapshot()")
         return snapshot.take(self)
 
     @staticmethod
@@ -347,6 +359,14 @@ class Scheduler:
         """Faults that belonged to no request, by component and method."""
         return dict(self._state.faults.counts)
 
+    @property
+    def slow_calls(self) -> dict[str, float]:
+        """Seconds of the slowest call, by component and method, of those that were slow.
+
+        Calls are timed if ``scheduler.slow_component_seconds`` is set.
+        """
+        return dict(self._state.faults.slowest)
+
     def held_blocks(self) -> dict[str, list[int]]:
         """Blocks that ended requests hold until a step in flight is done; for audits."""
         return self._state.fence.held()
@@ -354,10 +374,37 @@ class Scheduler:
     # -- Parts of the step -------------------------------------------------------
 
     def _begin(self, call: str) -> None:
+        self._refuse_within(call)
+        self._doing = call
+
+    def _refuse_within(self, call: str) -> None:
         """Refuse what a component calls in the middle of something else."""
         if self._doing:
             raise StepError(f"{call} was called from within {self._doing}")
-        self._doing = call
+
+    def _end(self) -> None:
+        """Let others begin, and end the requests that components ended meanwhile."""
+        self._doing = ""
+        while self._to_end:
+            self.finish(*self._to_end.pop(0))
+
+    @contextmanager
+    def _alone(self, call: str) -> Iterator[None]:
+        """What begins and ends around a call that is no step (those spell it out)."""
+        self._begin(call)
+        try:
+            with self._blaming():
+                yield
+        finally:
+            self._end()
+
+    @contextmanager
+    def _blaming(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            blame(error, self._state.components)
+            raise
 
     def _check_depth(self) -> None:
         state = self._state

@@ -20,6 +20,7 @@ class SchedulerSettings:
         backfill: Waiting requests without room that a scan may pass over.
         stall_steps: Steps without any progress before the progress guard steps in.
         max_component_faults: Faults of one component in a row that end the run.
+        slow_component_seconds: Calls of components that take longer are reported.
         compat: Habits of another engine that are taken over.
     """
 
@@ -31,4 +32,5 @@ class SchedulerSettings:
     backfill: int = 0
     stall_steps: int = 3
     max_component_faults: int = 3
+    slow_component_seconds: float | None = None
     compat: Compat = field(factory=Compat)

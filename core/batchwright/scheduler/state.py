@@ -11,12 +11,14 @@ from batchwright.context import EngineLimits
 from batchwright.counts import Counts
 from batchwright.groups import Groups
 from batchwright.ledger import Ledger
+from batchwright.protocols import PrefixHit
 from batchwright.protocols.component import overrides
+from batchwright.protocols.kv import NO_HIT
 from batchwright.request import Finish, Request
 from batchwright.scheduler.announcer import Announcer
 from batchwright.scheduler.components import Components
 from batchwright.scheduler.draft import Draft
-from batchwright.scheduler.faults import Faults
+from batchwright.scheduler.faults import Faults, demand
 from batchwright.scheduler.fence import Fence
 from batchwright.scheduler.marks import Marks
 from batchwright.scheduler.predictions import Predictions
@@ -57,7 +59,7 @@ class State:
         self.requests: dict[str, Request] = {}
         self.running: dict[str, Request] = {}
         self.paused: dict[str, Request] = {}
-        self.faults = Faults(settings.max_component_faults)
+        self.faults = Faults(settings.max_component_faults, settings.slow_component_seconds, clock)
         self.announcer = Announcer(components, self.faults)
         self.room = WaitingRoom(components.policy, self.faults)
         self.fence = Fence(self.kv)
@@ -113,6 +115,18 @@ class State:
     def fits_pool(self, num_tokens: int) -> bool:
         """Whether a request with so many tokens in the cache could run alone."""
         return self.num_blocks_for(num_tokens) <= self.kv.num_usable_blocks
+
+    def allocate(
+        self, request: Request, num_tokens: int, num_final: int, hit: PrefixHit = NO_HIT
+    ) -> list[int] | None:
+        """Ask the KV manager for slots.
+
+        Raises:
+            PluginError: It answered nonsense.
+        """
+        new = self.kv.allocate(request.view, num_tokens, num_final, hit)
+        demand(new is None or type(new) is list, self.kv, "allocate", new, "block ids, or None")
+        return new
 
     def call_back(self, component: Any, method: str, *arguments: Any) -> Any:
         """Call a component about something that happened; a fault is counted.

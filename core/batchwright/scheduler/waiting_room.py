@@ -30,7 +30,7 @@ class WaitingRoom:
         self._aside: dict[str, tuple[str, Ticket]] = {}
         self._by_key: dict[tuple[str, str], dict[str, Request]] = {}
         self._landing: dict[str, Request] = {}
-        self._passed_over: list[tuple[Request, Ticket]] = []
+        self._passed_over: dict[str, tuple[Request, Ticket]] = {}
         self._arrivals: dict[str, Request] = {}
         self.num_parked = 0
         self.num_prompt_tokens = 0
@@ -43,7 +43,8 @@ class WaitingRoom:
     @property
     def num_in_queue(self) -> int:
         """Requests that the next scan could look at."""
-        return len(self._arrivals) - len(self._aside) - len(self._landing)
+        outside = len(self._aside) + len(self._landing) + len(self._passed_over)
+        return len(self._arrivals) - outside
 
     @property
     def num_landing(self) -> int:
@@ -95,7 +96,8 @@ class WaitingRoom:
 
     def pass_over(self, request: Request, reason: str) -> None:
         """Take a queued request out of this scan only."""
-        self._passed_over.append((request, self._queue.remove(request.view)))
+        ticket = self._queue.remove(request.view)
+        self._passed_over[request.request_id] = (request, ticket)
         self.hold(request, reason)
 
     def hold(self, request: Request, reason: str) -> None:
@@ -105,7 +107,7 @@ class WaitingRoom:
 
     def end_scan(self) -> None:
         """Return those that were passed over to their places."""
-        for request, ticket in self._passed_over:
+        for request, ticket in self._passed_over.values():
             self._queue.restore(request.view, ticket)
         self._passed_over.clear()
 
@@ -132,20 +134,21 @@ class WaitingRoom:
         Raises:
             PluginError: The policy's queue failed too often in a row.
         """
-        if not len(self._queue):
+        if not self.num_in_queue:
             return None
-        try:
-            view = self._queue.peek()
-            request = self._arrivals[view.request_id]  # type: ignore[union-attr]
-            if self.where(request) != "queue":
-                raise LookupError(f"request {request.request_id!r} is {self.where(request)}")
-        except Exception as error:
-            self._faults.strike(
-                self._policy, "peek", f"gave no queued request: {type(error).__name__}: {error}"
-            )
-            return self._earliest()
-        self._faults.clear(self._policy, "peek")
-        return request
+        view = self._faults.ask(
+            self._policy,
+            "peek",
+            (),
+            check=self._is_queued,
+            expected="a request that is queued",
+            call=self._queue.peek,
+        )
+        return self.earliest() if view is None else self._arrivals[view.request_id]
+
+    def earliest(self) -> Request | None:
+        """The queued request that came first: what a failing policy falls back to."""
+        return next((r for r in self._arrivals.values() if self._is_queued(r.view)), None)
 
     def remove(self, request: Request) -> None:
         """Take a request out, wherever it is."""
@@ -158,7 +161,7 @@ class WaitingRoom:
             self._take_from_queue(request)
         del self._arrivals[request_id]
         self.new_reasons.pop(request_id, None)
-        if request.num_preemptions == 0:
+        if request.scheduled_time is None:
             self.num_prompt_tokens -= request.num_prompt_tokens
 
     def forget(self, request: Request) -> None:
@@ -181,7 +184,7 @@ class WaitingRoom:
 
     def _enter(self, request: Request) -> None:
         self._arrivals[request.request_id] = request
-        if request.num_preemptions == 0:
+        if request.scheduled_time is None:
             self.num_prompt_tokens += request.num_prompt_tokens
 
     def _note(self, request: Request, reason: str) -> None:
@@ -189,14 +192,11 @@ class WaitingRoom:
         self.new_reasons[request.request_id] = reason
 
     def _call_policy(self, method: str, call: Any, request: Request) -> None:
-        try:
-            call(request.view)
-            is_queued = request.view in self._queue
-        except Exception as error:
-            what = f"raised {type(error).__name__}: {error}"
-            raise RequestFault(self._policy, method, what) from error
-        if not is_queued:  # it would wait for ever, and nobody would know
-            raise RequestFault(self._policy, method, "did not queue the request")
+        faults, policy = self._faults, self._policy
+        faults.ask_about(request, policy, method, call=call)
+        if not faults.ask_about(request, policy, method, call=self._queue.__contains__):
+            # It would wait for ever, and nobody would know.
+            raise RequestFault(policy, method, "did not queue the request")
 
     def _put_aside(self, request: Request, notice: str, key: str) -> None:
         ticket = self._queue.remove(request.view)
@@ -222,19 +222,14 @@ class WaitingRoom:
             del self._by_key[place]
 
     def _take_from_queue(self, request: Request) -> None:
-        if request.view in self._queue:
+        if self._passed_over.pop(request.request_id, None) is None:
             self._queue.remove(request.view)
-            return
-        self._passed_over = [pair for pair in self._passed_over if pair[0] is not request]
 
-    def _earliest(self) -> Request | None:
-        """The queued request that came first: what a failing policy falls back to."""
-        outside = {request.request_id for request, _ in self._passed_over}
-        for request_id, request in self._arrivals.items():
-            if (
-                request_id not in self._aside
-                and request_id not in self._landing
-                and request_id not in outside
-            ):
-                return request
-        return None
+    def _is_queued(self, view: RequestView) -> bool:
+        request_id = view.request_id
+        return (
+            self._arrivals[request_id].view is view
+            and request_id not in self._aside
+            and request_id not in self._landing
+            and request_id not in self._passed_over
+        )

@@ -11,7 +11,7 @@ from batchwright.protocols.component import overrides
 from batchwright.protocols.kv import NO_HIT
 from batchwright.request import Request, RequestStatus
 from batchwright.scheduler.departures import Departures
-from batchwright.scheduler.faults import RequestFault, ask_about
+from batchwright.scheduler.faults import RequestFault, demand
 from batchwright.scheduler.limiting import limited
 from batchwright.scheduler.state import State
 from batchwright.scheduler.yielding import Yielding
@@ -130,7 +130,7 @@ class WaitingScan:
             return self._held
         if request.request_id in state.draft.yielded:
             return Held("it yielded in this step", len(state.draft.yielded))
-        hit = NO_HIT if request.request_id in state.paused else state.kv.lookup(request.view)
+        hit = NO_HIT if request.request_id in state.paused else self._lookup(request)
         computed = max(request.num_computed_tokens, hit.num_tokens)
         debt = request.num_tokens - computed
         num_tokens, reason = self._grant(request, debt)
@@ -171,7 +171,7 @@ class WaitingScan:
         if self._state.bypass_choices:
             return True
         for gate in gates:
-            verdict = ask_about(
+            verdict = self._state.faults.ask_about(
                 request,
                 gate,
                 phase,
@@ -215,12 +215,21 @@ class WaitingScan:
             return 0, "its prompt does not fit into what is left of the step's budget"
         return allowance, ""
 
+    def _lookup(self, request: Request) -> PrefixHit:
+        kv = self._state.kv
+        hit = kv.lookup(request.view)
+        sound = isinstance(hit, PrefixHit) and 0 <= hit.num_tokens < request.num_tokens
+        demand(sound, kv, "lookup", hit, f"a PrefixHit of less than {request.num_tokens} tokens")
+        return hit
+
     def _need(self, request: Request, hit: PrefixHit, num_computed: int) -> Need:
         kv = self._state.kv
         slots = self._num_slots(num_computed)
         step = kv.num_needed(request.view, slots, hit)
         known = max(slots, request.num_tokens)
         full = step if known == slots else kv.num_needed(request.view, known, hit)
+        sound = type(step) is int and type(full) is int
+        demand(sound, kv, "num_needed", (step, full), "a number of blocks")
         return Need(step, full)
 
     def _num_slots(self, num_computed: int) -> int:
@@ -233,7 +242,7 @@ class WaitingScan:
         """Reserve every resource, or none; then ``_held`` says what follows."""
         for index, resource in enumerate(self._state.components.resources):
             try:
-                reserved = ask_about(
+                reserved = self._state.faults.ask_about(
                     request,
                     resource,
                     "reserve",
@@ -251,7 +260,7 @@ class WaitingScan:
         return True
 
     def _key_of(self, resource: Resource, request: Request) -> str | None:
-        return ask_about(  # type: ignore[no-any-return]
+        return self._state.faults.ask_about(  # type: ignore[no-any-return]
             request,
             resource,
             "waits_for",
@@ -268,7 +277,7 @@ class WaitingScan:
 
     def _allocate(self, request: Request, hit: PrefixHit, num_computed: int) -> list[int] | None:
         kv = self._state.kv
-        new = kv.allocate(request.view, self._num_slots(num_computed), num_computed, hit)
+        new = self._state.allocate(request, self._num_slots(num_computed), num_computed, hit)
         return None if new is None else kv.block_ids(request.view)
 
     def _admit(

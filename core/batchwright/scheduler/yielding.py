@@ -30,15 +30,19 @@ class Yielding:
         if not (self._yields and state.has_changed and state.room.num_in_queue):
             return
         state.has_changed = False
+        policy, running = state.components.policy, state.view.running
         named = state.faults.ask(
-            state.components.policy,
+            policy,
             "yield_running",
             (state.view,),
-            check=lambda named: all(isinstance(one, Pause | Release) for one in named),
-            expected="Pause(request) and Release(request)",
+            check=lambda named: all(
+                isinstance(one, Pause | Release) and one.request in running for one in named
+            ),
+            expected="Pause and Release of running requests",
+            call=lambda view: tuple(policy.yield_running(view)),  # it may be a generator
         )
         for one in named or ():
-            if one.request in state.view.running:
+            if one.request in running:  # it may be named twice
                 self._yield(state.running[one.request.request_id], pause=isinstance(one, Pause))
 
     def free_seat(self) -> bool:

@@ -130,7 +130,7 @@ class Driver:
         self._planned.clear()
         self._computed.clear()
         self._guarded("recover", self.scheduler.recover)
-        self.executor.restart()
+        self.executor.recover()
         self._note_ends()
 
     def turn(self) -> StepOutputs:

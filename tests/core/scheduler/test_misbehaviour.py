@@ -321,7 +321,7 @@ class TestFaultsOfNoRequest:
         with pytest.raises(PluginError, match=r"kv 'mine'.*: fail\(\): raised ValueError: lost"):
             b.drain()
 
-    @pytest.mark.parametrize("method", ["remove", "forget", "__len__"])
+    @pytest.mark.parametrize("method", ["remove", "forget"])
     def test_queue(self, make_bench: Any, method: str) -> None:
         def fail(self: Any, *rest: Any) -> int:
             raise ValueError("lost count")
