@@ -137,7 +137,9 @@ class Engine:
             ExecutorError: The executor failed ``max_restarts`` times in a row.
             PluginError: A component failed too often in a row.
         """
-        while len(self._pending) < self.scheduler.pipeline_depth:
+        # Without live requests only as much is planned as it takes to tell that they ended.
+        depth = self.scheduler.pipeline_depth if self.scheduler.requests else 1
+        while len(self._pending) < depth:
             plan = self.scheduler.schedule()
             self._pending.append(plan)
             if plan.is_empty:
@@ -258,6 +260,8 @@ class Engine:
         if alarm is not None:
             self.scheduler.clock.wait_until(alarm)
             return
+        if self.scheduler.has_notices or self.executor.has_halves:
+            return  # somebody was woken, or may be with what comes of the next plan
         view = self.scheduler.view
         if view.num_parked and view.num_parked == view.num_waiting and not view.num_running:
             requests = list(self.scheduler.requests.values())[:5]

@@ -112,6 +112,11 @@ class Executor(Component):
         if half is not None:
             self._halves[name] = half
 
+    @property
+    def has_halves(self) -> bool:
+        """Whether features listen here: they may have something to say after any plan."""
+        return bool(self._halves)
+
     def run(self, plan: SchedulerOutput) -> ModelOutput:
         """Compute one plan, with what features do around it; what an engine calls."""
         for name, half in self._halves.items():

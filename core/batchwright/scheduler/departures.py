@@ -79,6 +79,7 @@ class Departures:
         request.num_computed_tokens = 0
         request.num_preemptions += 1
         state.draft.preempted.append(request)
+        state.draft.yielded[request.request_id] = request  # not to be admitted by this plan
         state.announcer.tell("on_preempt", request.view, "shortage", lost)
 
     def reclaim_any(self, but: Request | None = None) -> bool:

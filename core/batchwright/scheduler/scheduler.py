@@ -350,6 +350,11 @@ class Scheduler:
         return bool(state.requests or state.fence.flights or state.ended)
 
     @property
+    def has_notices(self) -> bool:
+        """Whether the next step heeds a ``notify`` or a ``release``."""
+        return bool(self._state.notices)
+
+    @property
     def next_alarm(self) -> float | None:
         """Seconds on the clock at which a component wants to be called, or None."""
         return self._state.alarms.next_time
