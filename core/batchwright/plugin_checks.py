@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 
 from batchwright.hookspecs import HOOK_PREFIX, component_kinds
+from batchwright.protocols.component import Component
 from batchwright.suggest import did_you_mean
 
 _NAME = re.compile(r"[a-z0-9]+(?:[-_.][a-z0-9]+)*")
@@ -71,6 +72,7 @@ def _class_problems(cls: Any, base: type[Any]) -> Iterator[str]:
         defined = inspect.getattr_static(cls, name)
         if not name.startswith("_") and inspect.isfunction(defined) and defined is not declared:
             yield from _method_problems(f"{cls.__name__}.{name}", declared, defined)
+    yield from _misspelt_methods(cls, base)
 
 
 def _options_problems(where: str, options: Any) -> Iterator[str]:
@@ -81,6 +83,17 @@ def _options_problems(where: str, options: Any) -> Iterator[str]:
         attrs.resolve_types(options)
     except NameError as error:
         yield f"{where}: {error}; annotations need imports outside of TYPE_CHECKING"
+
+
+def _misspelt_methods(cls: Any, base: type[Any]) -> Iterator[str]:
+    """Find methods that are meant to decide, in a class that decides nothing without them."""
+    declared = dict(inspect.getmembers(base, inspect.isfunction))
+    asked = [n for n in declared if not n.startswith("_") and not hasattr(Component, n)]
+    if any(inspect.getattr_static(cls, name) is not declared[name] for name in asked):
+        return
+    for name, _ in inspect.getmembers(cls, inspect.isfunction):
+        if name not in declared and not name.startswith("_") and did_you_mean(name, asked):
+            yield f"{cls.__name__}.{name} is never called.{did_you_mean(name, asked)}"
 
 
 def _method_problems(where: str, declared: Any, defined: Any) -> Iterator[str]:

@@ -304,6 +304,7 @@ def test_fault_of_another_kind_is_not_blamed(install_distribution):
             "Shortest.key takes (self); it is called as (self, request)",
         ),
         ("def key", "async def key", "Shortest.key is async; it is called without await"),
+        ("def key", "def kye", "Shortest.kye is never called. Did you mean 'key'?"),
         ("@hookimpl", "batchwright_api = '7'\n    @hookimpl", "asks for plugin API '7'"),
     ],
 )

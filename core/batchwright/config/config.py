@@ -12,6 +12,7 @@ from attrs import Factory, frozen
 from batchwright.config import sections
 from batchwright.config.structure import Structure, raise_problems
 from batchwright.default_plugins import AUTO, DEFAULT_GATES
+from batchwright.exceptions import ConfigError
 from batchwright.sampling_params import SamplingParams
 
 Table = Mapping[str, Any]
@@ -107,6 +108,12 @@ class Config:
         """
         from batchwright.config.checks import check_combinations
 
+        if not isinstance(mapping, Mapping):
+            raise ConfigError(
+                f"expected a dict of tables, as in the TOML file, got {mapping!r}; from a file: "
+                "batchwright.assembly.Assembly(batchwright.config.load_config(path)).scheduler()",
+                source=source,
+            )
         structure = Structure()
         values = _read(structure, _given(mapping))
         raise_problems(structure.problems, source)

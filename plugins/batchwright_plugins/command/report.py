@@ -55,6 +55,8 @@ def _rows(batch: Batch) -> Iterator[tuple[str, str]]:
     reasons = ", ".join(f"{number} {reason}" for reason, number in batch.reasons.items())
     found = f" ({reasons})" if reasons else ""
     yield "requests", f"{batch.num_finished} of {len(batch.prompts)}{found}"
+    if 0 < batch.num_failed < len(batch.prompts):  # that all did is an error of the run
+        yield "first failure", batch.first_detail
     yield "time", f"{batch.seconds:.1f} s"
     stats = _stats(batch.engine)
     if not stats:

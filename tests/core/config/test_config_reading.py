@@ -49,6 +49,11 @@ def test_max_model_len_is_unknown_where_only_the_model_can_say_it():
     assert Config.from_dict({"model": {"path": "m", "max_model_len": 99}}).max_model_len == 99
 
 
+def test_name_of_a_file_is_refused_with_how_to_read_one():
+    with pytest.raises(ConfigError, match=r"expected a dict of tables.*load_config\(path\)"):
+        Config.from_dict("run.toml")
+
+
 def test_none_counts_as_not_given():
     table = {"scheduler": {"max_num_seqs": None}, "kv": None, "gate": [{"use": "g", "x": None}]}
 

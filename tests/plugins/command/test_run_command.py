@@ -140,6 +140,7 @@ def test_run_goes_on_after_a_refused_request(folder: Path) -> None:
     assert "refuses these messages" in nobody["detail"]
     assert (fine["finish_reason"], len(fine["token_ids"])) == ("length", 3)
     assert "2 refused" in done.stdout
+    assert "first failure          its prompt of" in done.stdout
 
 
 def test_run_fails_if_nothing_is_answered(folder: Path) -> None:
