@@ -70,6 +70,7 @@ $(STAMP)-venv:
 	@touch $@
 
 $(STAMP)-engine: $(STAMP)-venv pyproject.toml constraints.txt
+	@echo 'Installing torch, transformers and the rest: this takes minutes.'
 	$(PIP) -e '.[engine]'
 	@touch $@
 
