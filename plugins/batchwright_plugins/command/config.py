@@ -33,19 +33,22 @@ class ConfigCommand(Command):
 def _show(file: Path | None, *, defaults: bool, overrides: tuple[str, ...]) -> None:
     """Write FILE with every value that is in effect; without FILE, the defaults."""
     from batchwright.config import load_config
+    from batchwright.plugin_manager import PluginManager
+    from batchwright_plugins.command.defaults import render_defaults, with_component_defaults
     from batchwright_plugins.command.rendering import render_config
 
-    if not defaults:
-        click.echo(render_config(load_config(file, overrides)), nl=False)
-    elif file is not None or overrides:
+    if defaults and (file is not None or overrides):
         raise click.UsageError("--defaults takes neither FILE nor -o")
-    else:
-        from batchwright.plugin_manager import PluginManager
-        from batchwright_plugins.command.defaults import render_defaults
-
-        click.echo(
-            render_defaults(PluginManager.discover(refuse_broken=False).registrations()), nl=False
-        )
+    config = load_config(file, overrides)
+    plugins = PluginManager.discover(
+        config.plugin_paths, config.plugins.disable, refuse_broken=False
+    )
+    text = (
+        render_defaults(plugins.registrations())
+        if defaults
+        else render_config(with_component_defaults(config, plugins))
+    )
+    click.echo(text, nl=False)
 
 
 @click.command("check")

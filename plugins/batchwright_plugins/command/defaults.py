@@ -1,4 +1,4 @@
-"""Writes all options as TOML, each with its documentation and its default."""
+"""Defaults: all options as TOML with documentation, and those that a configuration leaves out."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from batchwright.config import SECTIONS, SELECTORS
+import attrs
+
+from batchwright.config import LIST_KINDS, SECTIONS, SELECTORS, Config, Use
+from batchwright.exceptions import PluginError
+from batchwright.plugin_manager import PluginManager
 from batchwright.registration import Registration
-from batchwright_plugins.command.option_docs import OptionDoc, document_options
+from batchwright_plugins.command.option_docs import OptionDoc, default_value, document_options
 from batchwright_plugins.command.rendering import render_value
 
-__all__ = ["render_defaults"]
+__all__ = ["render_defaults", "with_component_defaults"]
 
 
 def render_defaults(registrations: Iterable[Registration] = ()) -> str:
@@ -50,3 +54,31 @@ def _comment(doc: OptionDoc) -> Iterator[str]:
     default = f" Default: {doc.default_text}." if doc.default_text else ""
     text = f"{doc.help} ({doc.type}){default}"
     yield from textwrap.wrap(text.strip(), 88, initial_indent="# ", subsequent_indent="#   ")
+
+
+def with_component_defaults(config: Config, plugins: PluginManager) -> Config:
+    """Add what the options of components are where the configuration does not say it.
+
+    Args:
+        config: The configuration.
+        plugins: What is offered; a component that is not there has no defaults.
+    """
+    options = {kind: dict(tables) for kind, tables in config.options.items()}
+    listed: dict[str, list[Use]] = {kind: [] for kind in LIST_KINDS}
+    for use in config.uses():
+        table = {**_defaults(use, plugins), **use.options}
+        if use.kind in listed:
+            listed[use.kind].append(attrs.evolve(use, options=table))
+        elif table:
+            options.setdefault(use.kind, {})[use.name] = table
+    lists: dict[str, Any] = {kind: tuple(uses) for kind, uses in listed.items()}
+    return attrs.evolve(config, options=options, **lists)
+
+
+def _defaults(use: Use, plugins: PluginManager) -> dict[str, Any]:
+    try:
+        fields = attrs.fields(plugins.find(use.kind, use.name).cls.Options)
+    except PluginError:
+        return {}
+    values = {field.name: default_value(field) for field in fields}
+    return {name: value for name, value in values.items() if value is not attrs.NOTHING}

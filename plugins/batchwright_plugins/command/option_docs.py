@@ -12,7 +12,7 @@ from attrs import frozen
 from batchwright.config.structure import type_name
 from batchwright_plugins.command.rendering import render_value
 
-__all__ = ["OptionDoc", "document_options"]
+__all__ = ["OptionDoc", "default_value", "document_options"]
 
 
 @frozen
@@ -50,7 +50,7 @@ def document_options(cls: Any) -> list[OptionDoc]:
 def _document(field: Any, described: dict[str, str]) -> OptionDoc:
     metadata = field.metadata
     allowed = " ".join(filter(None, (metadata.get("range"), metadata.get("unit"))))
-    default = _default(field)
+    default = default_value(field)
     text = "required" if default is attrs.NOTHING else metadata.get("default", "")
     return OptionDoc(
         name=field.name,
@@ -61,7 +61,7 @@ def _document(field: Any, described: dict[str, str]) -> OptionDoc:
     )
 
 
-def _default(field: Any) -> Any:
+def default_value(field: Any) -> Any:
     """The default if it does not depend on other options, else None."""
     if isinstance(field.default, attrs.Factory):  # type: ignore[arg-type]
         return None if field.default.takes_self else field.default.factory()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
+import attrs
 import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given
@@ -43,8 +44,22 @@ def test_show_writes_every_value_in_effect(toml):
     assert shown["kv"]["block_size"] == 8
 
 
+def test_show_has_the_options_of_the_components_in_effect(tmp_path):
+    path = tmp_path / "run.toml"
+    path.write_text('[[gate]]\nuse = "watermark"\nneed = "step"\n[[limit]]\nuse = "nowhere"\n')
+
+    shown = tomllib.loads(config("show", str(path)).output)
+
+    assert shown["gate"] == [{"use": "watermark", "fraction": 0.01, "need": "step"}]
+    assert shown["limit"] == [{"use": "nowhere"}]
+    assert "watermark" not in config("show").output
+
+
 def test_show_without_a_file_writes_the_defaults():
-    assert render_config(Config()) == config("show").output
+    shown = Config.from_dict(tomllib.loads(config("show").output))
+
+    assert attrs.evolve(shown, options={}) == Config()
+    assert shown.options == {"executor": {"torch": {"device": "auto"}}}
 
 
 def test_show_defaults_is_a_configuration_of_defaults():
