@@ -91,6 +91,9 @@ def _follow(path: Path) -> Iterator[DecisionTrail]:
     try:
         with path.open(encoding="utf-8") as file:
             yield from follow(file)
+    except FileNotFoundError as error:
+        hint = 'the observer "decision-log" writes one during a run; --log names another'
+        raise click.ClickException(f"there is no decision log {path}; {hint}") from error
     except OSError as error:
         raise click.ClickException(f"{path}: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -178,7 +178,7 @@ def test_unknown_request_suggests_a_known_one(tmp_path: Path) -> None:
 
 
 def test_missing_file_and_wrong_use_are_said(tmp_path: Path) -> None:
-    assert "No such file" in explain("a", "--log", tmp_path / "none").output
+    assert "there is no decision log" in explain("a", "--log", tmp_path / "none").output
     assert explain("--log", tmp_path / "none").exit_code == 2
     assert explain("a", "--waiting").exit_code == 2
 
