@@ -49,8 +49,10 @@ format: $(STAMP)-test  ## Let ruff format and fix
 pytest: $(STAMP)-test $(STAMP)-model  ## Run the tests; PYTEST_ARGS="-k word" for some
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-reference: $(STAMP)-test  ## Write docs/reference/configuration.md anew
+reference: $(STAMP)-test  ## Write the generated pages of docs/reference anew
 	$(BIN)/python -m batchwright_plugins.command.reference > docs/reference/configuration.md
+	$(BIN)/python -m batchwright_plugins.command.protocol_reference > docs/reference/protocols.md
+	$(BIN)/python -m batchwright_plugins.command.component_reference > docs/reference/components.md
 
 bench: $(STAMP)-engine  ## Measure what a step of the scheduler costs
 	$(BIN)/python tests/benchmarks/scheduler_cost.py

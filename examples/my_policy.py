@@ -12,6 +12,8 @@ class Options:
 
 
 class ShortestPrompt(SchedulingPolicy):
+    """Shortest prompt first, with aging so that nobody waits for ever."""
+
     name = "shortest-prompt"
     Options = Options
 

@@ -22,6 +22,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from importlib import import_module
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -177,11 +178,21 @@ def test_command_with_a_model_works(block: Block, workspace: Path) -> None:
 
 
 def commands(block: Block) -> Iterator[list[str]]:
-    programs = {"batchwright": [sys.executable, "-m", "batchwright"], "python": [sys.executable]}
+    programs = {
+        "batchwright": [sys.executable, "-m", "batchwright"],
+        "python": [sys.executable],
+        "pytest": [sys.executable, "-m", "pytest", *pytest_plugin()],
+    }
     for line in block.text.splitlines():
         if line.startswith("$ "):
             program, *arguments = shlex.split(line.removeprefix("$ "))
             yield [*programs[program], *arguments]
+
+
+def pytest_plugin() -> list[str]:
+    """What makes pytest load our plugin where Batchwright is not installed."""
+    installed = any(point.name == "batchwright" for point in entry_points(group="pytest11"))
+    return [] if installed else ["-p", "batchwright_plugins.pytest_batchwright"]
 
 
 @pytest.mark.parametrize("block", of_kind("sh"), ids=str)

@@ -75,7 +75,8 @@ class Lifecycle:
 
         Args:
             request: The request, waiting again.
-            cause: ``shortage``, ``policy`` or ``executor``.
+            cause: ``shortage``, ``policy`` or ``executor``; ``paused`` if it keeps its KV
+                for now (if that goes later, it is told again, with ``shortage``).
             lost_tokens: Computed tokens that it gave up.
         """
 

@@ -159,6 +159,7 @@ def test_halves_of_features_are_heard() -> None:
     suite = conformance_for("feature", Echo, says="hello")()
     scheduler = suite.scheduler()
     driver = suite.serve(scheduler, suite.arrivals())
+    assert driver.executor.has_halves
     granted = sum(plan["total_num_scheduled_tokens"] for plan in driver.recorder.plans)
     assert scheduler.components.features[0].num_heard == granted
 
