@@ -231,13 +231,12 @@ class Scheduler:
 
         Unknown ids are ignored: the request may have ended by itself.
         """
-        if self._doing not in ("", "update_from_output()"):
-            self._to_end.append((request_id, status, detail))
-            return
-        request = self._state.requests.get(request_id)
-        if request is not None:
-            with self._blaming():
-                self._departures.finish(request, status, detail)
+        self._to_end.append((request_id, status, detail))
+        if not self._doing:
+            with self._alone("finish()"):
+                pass  # it ends at the end of this, as what components end meanwhile does
+        elif self._doing == "update_from_output()":
+            self._end_some()
 
     def notify(self, key: str) -> None:
         """Bring back, at the next step, the requests that are parked on a key."""
@@ -388,25 +387,28 @@ class Scheduler:
             raise StepError(f"{call} was called from within {self._doing}")
 
     def _end(self) -> None:
-        """Let others begin, and end the requests that components ended meanwhile."""
-        self._doing = ""
+        """End the requests that components ended meanwhile, and let others begin."""
+        try:
+            self._end_some()
+        finally:
+            self._doing = ""
+
+    def _end_some(self) -> None:
         while self._to_end:
-            self.finish(*self._to_end.pop(0))
+            request_id, status, detail = self._to_end.pop(0)
+            request = self._state.requests.get(request_id)
+            if request is not None:
+                self._departures.finish(request, status, detail)
 
     @contextmanager
     def _alone(self, call: str) -> Iterator[None]:
         """What begins and ends around a call that is no step (those spell it out)."""
         self._begin(call)
         try:
-            with self._blaming():
+            try:
                 yield
-        finally:
-            self._end()
-
-    @contextmanager
-    def _blaming(self) -> Iterator[None]:
-        try:
-            yield
+            finally:
+                self._end()
         except Exception as error:
             blame(error, self._state.components)
             raise

@@ -1,5 +1,6 @@
 """Lives of a scheduler drawn from seeds: longer and rougher than hypothesis draws them."""
 
+import contextlib
 import logging
 import random
 
@@ -8,12 +9,84 @@ import pytest
 from batchwright.assembly import Assembly
 from batchwright.clock import VirtualClock
 from batchwright.config import Config
-from batchwright.exceptions import RequestRefusedError
+from batchwright.exceptions import RequestRefusedError, StepError
 from batchwright.plugin_manager import PluginManager
-from batchwright.testing import Driver, ScriptedExecutor, fakes
+from batchwright.protocols import Control, Gate, Limit, Observer, Resource
+from batchwright.testing import Driver, ScriptedExecutor, fakes, make_plugin
 from batchwright.testing.strategies import RequestPlan
+from batchwright_plugins.policy.priority import Priority
+from batchwright_plugins.preemption.recompute import Recompute
+from batchwright_plugins.victim.lifo import Lifo
 
-PLUGINS = PluginManager.discover((), (), extra=(fakes,))
+
+def chaotic(base, *methods):
+    """A class of mine whose methods now and then raise, answer nonsense or call back."""
+
+    def wrap(name):
+        plain = getattr(base, name)
+
+        def misbehave(self, *args):
+            chance = self.ctx.random.random()
+            if chance < 0.01:
+                raise RuntimeError("boom")
+            if chance < 0.02:
+                return self.ctx.random.choice([None, "x", -1, 0.5, float("nan"), [None], object()])
+            if chance < 0.03:
+                for call in (SCHEDULERS[-1].schedule, SCHEDULERS[-1].recover):
+                    with contextlib.suppress(StepError):
+                        call()
+                        raise AssertionError("it reentered")
+                if SCHEDULERS[-1]._doing != "schedule()":
+                    # (Else it ends right behind the plan, which the driver's check of the
+                    # plan cannot know.)
+                    SCHEDULERS[-1].abort(f"r{self.ctx.random.randint(0, 20)}")
+                self.ctx.notify("x")
+            return plain(self, *args)
+
+        return misbehave
+
+    return type(
+        f"Chaotic{base.__name__}", (base,), {"name": "chaos", **{m: wrap(m) for m in methods}}
+    )
+
+
+class Passive(Limit):
+    def grant(self, request, num_tokens, view):
+        return num_tokens
+
+
+class Seats(Resource):
+    def reserve(self, request):
+        return True
+
+    def release(self, request):
+        pass
+
+
+EVENTS = ("on_add", "on_admit", "on_preempt", "on_finish")
+SCHEDULERS = []
+CHAOS = make_plugin(
+    policy=[
+        chaotic(Priority, "key", "requeue", "running_key", "yield_running", "displaces", *EVENTS)
+    ],
+    gate=[chaotic(Gate, "submit", "scan", "candidate", "sized", *EVENTS)],
+    control=[chaotic(Control, "caps", *EVENTS)],
+    limit=[chaotic(Passive, "grant", *EVENTS)],
+    resource=[chaotic(Seats, "never", "reserve", "release", "waits_for", *EVENTS)],
+    victim=[chaotic(Lifo, "choose", *EVENTS)],
+    preemption=[chaotic(Recompute, "keep", *EVENTS)],
+    observer=[chaotic(Observer, "on_step", "on_outputs", *EVENTS)],
+)
+PLUGINS = PluginManager.discover((), (), extra=(fakes, CHAOS))
+
+
+def add_chaos(config):
+    """Put a hostile component of every kind into a configuration."""
+    config["scheduler"].update(
+        policy="chaos", victim="chaos", preemption="chaos", max_component_faults=1_000_000
+    )
+    for kind in ("gate", "control", "limit", "resource", "observer"):
+        config.setdefault(kind, []).append({"use": "chaos"})
 
 
 @pytest.fixture(autouse=True)
@@ -86,11 +159,13 @@ def draw_request(draw):
 class Life:
     """One scheduler, from its configuration to its last request."""
 
-    def __init__(self, seed, *, max_depth=3, visit_everyone=False):
+    def __init__(self, seed, *, max_depth=3, visit_everyone=False, hostile=False):
         self.draw = draw = random.Random(seed)
         config = draw_config(draw, max_depth)
         if visit_everyone:
             config["limit"].append({"use": "visit-everyone"})
+        if hostile:
+            add_chaos(config)
         depth, kv = config["scheduler"]["pipeline_depth"], config["kv"]
         executor = ScriptedExecutor.standalone(
             kv["num_blocks"],
@@ -102,6 +177,7 @@ class Life:
         assembly = Assembly(Config.from_dict(config), plugins=PLUGINS, clock=VirtualClock())
         self.driver = Driver(assembly.scheduler(), executor, depth=depth)
         self.scheduler = self.driver.scheduler
+        SCHEDULERS[:] = [self.scheduler]
         self.gate = self.scheduler.components.gates[0]
         self.num_added = 0
 
@@ -179,6 +255,17 @@ def check_lives(seeds):
     assert hits > len(seeds)
 
 
+def check_hostile_lives(seeds):
+    faults = ends = 0
+    for seed in seeds:
+        life = Life(seed, hostile=True)
+        life.live()
+        faults += sum(life.scheduler.fault_counts.values())
+        ends += sum("'chaos'" in request.finish.detail for request in life.driver.requests)
+    assert faults > len(seeds)
+    assert ends > len(seeds)
+
+
 def check_fast_path(seeds):
     for seed in seeds:
         full, fast = (
@@ -194,9 +281,20 @@ def test_random_lives_keep_every_promise():
     check_lives(range(150))
 
 
+def test_hostile_components_break_no_promise():
+    """One of each kind that now and then raises, answers nonsense or calls back."""
+    check_hostile_lives(range(150))
+
+
 def test_random_lives_are_the_same_without_the_fast_path():
     """Each plan is equal in every field, block ids and their order included."""
     check_fast_path(range(80))
+
+
+@pytest.mark.slow
+def test_many_hostile_components_break_no_promise():
+    """The same for more seeds."""
+    check_hostile_lives(range(1000, 2500))
 
 
 @pytest.mark.slow
