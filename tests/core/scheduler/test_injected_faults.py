@@ -80,7 +80,7 @@ def publish_under_a_wrong_hash(scheduler, monkeypatch):
     """E5: a block that is taken for something else keeps its hash."""
     index = scheduler.kv_manager._index
     monkeypatch.setattr(
-        index, "remove", lambda block_id: index._hash_of.__setitem__(block_id, None)
+        index, "remove", lambda block_id: index.hash_of.__setitem__(block_id, None)
     )
 
 
