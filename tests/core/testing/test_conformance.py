@@ -7,6 +7,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterator
 from hashlib import sha256
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from batchwright.protocols import (
     SchedulingPolicy,
     Victim,
 )
+from batchwright.queues import WindowQueue
 from batchwright.testing.conformance import CONFORMANCE, Conformance, conformance_for
 from batchwright.testing.executor import ScriptedExecutor
 from batchwright.testing.spy import Spy, overridden_methods
@@ -69,6 +71,15 @@ def _folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # -- Components that keep their contracts ----------------------------------------------
+
+
+class Window(SchedulingPolicy):
+    """The longest prompt of the first eight."""
+
+    name = "window"
+
+    def make_queue(self):
+        return WindowQueue(attrgetter("num_prompt_tokens"), 8)
 
 
 class TwoSlots(Resource):
@@ -145,6 +156,7 @@ class Eight(Limit):
 @pytest.mark.parametrize(
     ("kind", "component", "attributes"),
     [
+        ("policy", Window, {}),
         ("resource", TwoSlots, {}),
         ("control", HalfSteps, {}),
         ("feature", Echo, {"says": "hello"}),

@@ -78,8 +78,9 @@ class PolicyConformance(ServingConformance):
         """As after a gate has skipped it."""
         queue = self._waiting().components.policy.queue
         chance, order = random.Random(2), list(queue)
-        for _ in range(5):
-            taken = [(r, queue.remove(r)) for r in chance.sample(order, 4)]
+        for size in (1, 4, 4, 12, len(order)):
+            taken = [(r, queue.remove(r)) for r in chance.sample(order, size)]
+            chance.shuffle(taken)
             assert not any(request in queue for request, _ in taken)
             for request, ticket in taken:
                 queue.restore(request, ticket)
