@@ -37,18 +37,15 @@ class Results:
             state.fence.lower(plan.step_id)
         if output.errors:
             self._note_errors(flight, output)
-        outputs = StepOutputs(plan.step_id)
-        first = 0
-        if self._receive_carried(flight, rows):
-            first = flight.num_carried
-            outputs.req_ids = list(islice(plan.num_scheduled_tokens, first))
-            outputs.new_token_ids = rows[:first]
-        rest = zip(flight.requests[first:], rows[first:], strict=True)
-        for request, tokens in rest if first < len(rows) else ():
-            new = self._deliver(flight, request, tokens)
-            if new:
-                outputs.req_ids.append(request.request_id)
-                outputs.new_token_ids.append(new)
+        first = flight.num_carried if self._receive_carried(flight, rows) else 0
+        ids = list(islice(plan.num_scheduled_tokens, first))
+        outputs = StepOutputs(plan.step_id, ids, rows[:first])
+        if first < len(rows):
+            for request, tokens in zip(flight.requests[first:], rows[first:], strict=True):
+                new = self._deliver(flight, request, tokens)
+                if new:
+                    outputs.req_ids.append(request.request_id)
+                    outputs.new_token_ids.append(new)
         if output.draft_token_ids:
             self._take_drafts(output)
         if output.logprobs:
