@@ -16,7 +16,6 @@ from batchwright.testing.conformance import GateConformance, PolicyConformance
 class TestLottery(PolicyConformance):
     component = Lottery
     options = {"tickets": {"ada": 3}}
-    keeps_places = False  # a client that queues anew draws anew
 
 
 class TestMaxPerClient(GateConformance):

@@ -55,16 +55,16 @@ class Lottery(SchedulingPolicy):
         self._rings: dict[str | None, float] = {}
 
     def make_queue(self) -> GroupedQueue:
-        self._queue = GroupedQueue(attrgetter("client"), self._draw)
+        self._queue = GroupedQueue(attrgetter("client"), self._ring)
         return self._queue
 
     def on_admit(self, request: RequestView, hit: int, need: int) -> None:
         self._now = max(self._now, self._rings.pop(request.client, self._now))
         self._queue.rekey_group(request.client)
 
-    def _draw(self, client: str | None) -> float:
-        """When the client's clock rings next."""
-        tickets = self.options.tickets.get(client, self.options.default_tickets)
-        ring = self._now + self.ctx.random.expovariate(tickets)
-        self._rings[client] = ring
-        return ring
+    def _ring(self, client: str | None) -> float:
+        """When the client's clock rings next: drawn once, kept until it has won."""
+        if client not in self._rings:
+            tickets = self.options.tickets.get(client, self.options.default_tickets)
+            self._rings[client] = self._now + self.ctx.random.expovariate(tickets)
+        return self._rings[client]

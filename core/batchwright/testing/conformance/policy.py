@@ -6,7 +6,6 @@ import random
 from collections.abc import Hashable
 from typing import Any, ClassVar
 
-from batchwright.protocols.component import overrides
 from batchwright.queues import KeyedQueue, WindowQueue
 from batchwright.queues.base import as_sort_key
 from batchwright.request_view import RequestView
@@ -158,14 +157,6 @@ class PolicyConformance(ServingConformance):
         assert asked <= NUM_QUIET_STEPS + NUM_WAITING, (
             f"{asked} keys were asked for in {NUM_QUIET_STEPS} steps in which nothing changed"
         )
-
-    def test_account_is_asked_once_a_request(self) -> None:
-        """The core keeps what it answers."""
-        if not overrides(self.component, "account"):
-            return
-        spy, scheduler = self.spied()
-        driver = self.serve(scheduler, self.arrivals())
-        assert len(spy.of("account")) == len(driver.requests)
 
     def _waiting(self) -> Scheduler:
         """A scheduler in which requests wait."""
