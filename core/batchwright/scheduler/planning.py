@@ -26,7 +26,7 @@ def commit_plan(state: State) -> SchedulerOutput:
     for request in new:
         request.on_executor = True
     state.finished_ids = []
-    _count(state)
+    _count(state, plan.total_num_scheduled_tokens)
     columns = state.steady.columns
     requests = columns.requests + visited if draft.num_carried else visited
     flight = Flight(plan, requests, draft.num_carried, columns.version, _advance(state, visited))
@@ -91,14 +91,13 @@ def _advance(state: State, visited: list[Request]) -> frozenset[str] | None:
     return frozenset(sampling) if pipelined else None
 
 
-def _count(state: State) -> None:
+def _count(state: State, num_tokens: int) -> None:
     draft, counts = state.draft, state.counts
-    num_tokens, num_carried = draft.num_scheduled_tokens, draft.num_carried
     counts.steps += 1
     counts.empty_steps += not num_tokens
     counts.scheduled_tokens += num_tokens
-    counts.carried_grants += num_carried
-    counts.decode_grants += num_carried
+    counts.carried_grants += draft.num_carried
+    counts.decode_grants += draft.num_carried
     if draft.debts:
         counts.decode_grants += list(draft.debts.values()).count(1)
     if draft.tables:

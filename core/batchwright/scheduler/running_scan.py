@@ -50,7 +50,7 @@ class RunningScan:
             not growing or len(growing) <= state.kv.num_free_blocks
         ):
             self._carry(growing, steady.filling())
-            return steady.others
+            return steady.others if len(steady) < len(state.running) else []
         steady.dissolve()
         everyone = list(state.running.values())
         return self._in_policy_order(everyone) if self._orders_running else everyone

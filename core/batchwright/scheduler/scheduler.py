@@ -378,7 +378,8 @@ class Scheduler:
     # -- Parts of the step -------------------------------------------------------
 
     def _begin(self, call: str) -> None:
-        self._refuse_within(call)
+        if self._doing:
+            self._refuse_within(call)
         self._doing = call
 
     def _refuse_within(self, call: str) -> None:
@@ -389,7 +390,8 @@ class Scheduler:
     def _end(self) -> None:
         """End the requests that components ended meanwhile, and let others begin."""
         try:
-            self._end_some()
+            if self._to_end:
+                self._end_some()
         finally:
             self._doing = ""
 

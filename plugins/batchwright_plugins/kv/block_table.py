@@ -54,14 +54,15 @@ class BlockTable:
         if known < num_blocks:
             size = self._block_size
             data = request.token_bytes(known * size, num_blocks * size)
-            digest, width, add = self._digest, 4 * size, chain.append
+            digest, width = self._digest, 4 * size
             parent = chain[-1] if chain else self._seed
             if request.cache_keys or not chain:
                 parent = self._hash_with_keys(request, parent, data, num_blocks)
                 data = data[(len(chain) - known) * width :]
-            for offset in range(0, len(data), width):
-                parent = digest(parent + data[offset : offset + width])
-                add(parent)
+            chain += [
+                parent := digest(parent + data[offset : offset + width])
+                for offset in range(0, len(data), width)
+            ]
         return chain
 
     def next_hash(self, request: RequestView) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+from hashlib import sha256
 
 from batchwright.protocols import Hasher
 
@@ -15,5 +15,6 @@ class Sha256(Hasher):
     name = "sha256"
     digest_size = 32
 
-    def digest(self, data: bytes) -> bytes:
-        return hashlib.sha256(data).digest()
+    @staticmethod
+    def digest(data: bytes) -> bytes:
+        return sha256(data).digest()
