@@ -10,7 +10,8 @@ raises ``InvariantError`` as soon as something is wrong::
     assert run.recorder.grants[0] == {"A": 31, "B": 30}
 
 ``batchwright.testing.conformance`` has a class for each kind of component that checks what
-its contract says; it needs pytest. The invariants and their ids are listed in ``batchwright.testing.violations``.
+its contract says; it needs pytest. The invariants and their ids are listed in
+``batchwright.testing.violations``.
 """
 
 from batchwright.testing.arrivals import odd_requests, random_arrivals
