@@ -1,5 +1,3 @@
-"""A scheduling policy in one file: the shortest prompt first, but nobody waits for ever."""
-
 from attrs import frozen
 
 from batchwright import SchedulingPolicy, hookimpl

@@ -46,7 +46,7 @@ def test_prompts_can_be_read(path: Path) -> None:
 
 
 def test_policy_is_short_and_serves_the_shortest_prompt() -> None:
-    assert len((EXAMPLES / "my_policy.py").read_text().splitlines()) <= 26
+    assert len((EXAMPLES / "my_policy.py").read_text().splitlines()) <= 25
     config = load_config(EXAMPLES / "my_policy.toml", ["scheduler.max_num_seqs=1"])
     scheduler = Assembly(config, clock=VirtualClock()).scheduler()
     for size in (30, 10, 20):
