@@ -61,6 +61,8 @@ class Bench:
         assert expected == [view.request_id for view in self.queue]
         head = self.queue.peek()
         assert expected[:1] == ([] if head is None else [head.request_id])
+        assert expected[:3] == [view.request_id for view in self.queue.first(3)]
+        assert expected == [view.request_id for view in self.queue]
         for other, view in self.views.items():
             assert (other in self.model.orders) is (view in self.queue)
 
@@ -123,6 +125,12 @@ class Bench:
             self.keys[name] = key
             self.rekey_call(self.queue, self.views[name])
             self.placed[name] = key
+        elif self.rekey_call is not None and name in self.model.tickets:
+            # Taken out for a while: the new key counts when it is back.
+            self.keys[name] = key
+            self.rekey_call(self.queue, self.views[name])
+            ticket, order, _ = self.model.tickets[name]
+            self.model.tickets[name] = ticket, order, key
 
     def forget(self, name, key):
         if name not in self.model.orders:
@@ -252,6 +260,96 @@ def test_grouped_queue_requeues_into_the_place_of_the_first_insertion():
     queue.remove(second)
     queue.put_first(second)
     assert [second, first] == list(queue)
+
+
+def test_keyed_queue_rekeys_only_what_it_knows():
+    queue = KeyedQueue(lambda request: 0)
+    view = make_request("A", 1).view
+    with pytest.raises(KeyError):
+        queue.rekey(view)
+    queue.add(view)
+    queue.pop()
+    queue.rekey(view)
+    queue.forget(view)
+    with pytest.raises(KeyError):
+        queue.rekey(view)
+
+
+def test_grouped_queue_sees_keys_that_have_grown():
+    """Nobody has to tell: the first group's key is asked for again at each look."""
+    keys = {"a": 1, "b": 2, "c": 3}
+    queue = GroupedQueue(lambda request: request.request_id, keys.__getitem__)
+    a, b, c = (make_request(name, 1).view for name in "abc")
+    for view in (c, b, a):
+        queue.add(view)
+    assert queue.peek() is a
+    keys["a"], keys["b"] = 5, 4
+    assert queue.peek() is c
+    keys["c"] = 6
+    assert queue.first(3) == [b, a, c]
+    keys["a"] = keys["b"] = 6  # all equal: who was there first
+    assert queue.first(3) == [c, b, a]
+
+
+def test_grouped_queue_keeps_the_place_of_a_group_whose_requests_run():
+    queue = GroupedQueue(lambda request: request.request_id, lambda group: 0)
+    first, second = (make_request(name, 1).view for name in "AB")
+    queue.add(first)
+    queue.add(second)
+    ticket = queue.remove(first)
+    queue.restore(first, ticket)
+    assert list(queue) == [first, second]
+    queue.remove(first)
+    queue.requeue(first)
+    assert list(queue) == [first, second]
+    queue.remove(first)
+    queue.forget(first)
+    queue.add(first)
+    assert list(queue) == [second, first]
+
+
+def test_grouped_queue_bears_a_key_that_changes_at_every_look():
+    draws = iter(range(1000))
+    queue = GroupedQueue(lambda request: request.request_id, lambda group: next(draws))
+    views = [make_request(name, 1).view for name in "ABC"]
+    for view in views:
+        queue.add(view)
+    assert queue.peek() in views
+
+
+def test_members_are_rekeyed_within_their_group():
+    keys = {"A": 1, "B": 2}
+    queue = GroupedQueue(lambda _: "g", lambda _: 0, lambda request: keys[request.request_id])
+    first, second = (make_request(name, 1).view for name in "AB")
+    queue.add(first)
+    queue.add(second)
+    keys["A"] = 3
+    queue.rekey(first)
+    assert list(queue) == [second, first]
+    keys["A"] = math.nan
+    with pytest.raises(ValueError, match="NaN"):
+        queue.rekey(first)
+    assert list(queue) == [second, first]
+
+
+def test_a_failing_key_costs_nobody_its_place():
+    """``first`` puts back what it took, whatever happens meanwhile."""
+    fails = False
+
+    def group_key(group):
+        if fails and group == "B":
+            raise RuntimeError("no key")
+        return 0
+
+    queue = GroupedQueue(lambda request: request.request_id, group_key)
+    views = [make_request(name, 1).view for name in "ABC"]
+    for view in views:
+        queue.add(view)
+    fails = True
+    with pytest.raises(RuntimeError, match="no key"):
+        queue.first(3)
+    fails = False
+    assert list(queue) == views
 
 
 class Counted(float):

@@ -18,13 +18,15 @@ def _same(_request: RequestView) -> int:
 class GroupedQueue(WaitingQueue):
     """Serves the group with the smallest key; within it, the smallest member key.
 
-    Tell it with ``rekey_group`` when a group's key has changed: O(log groups),
-    whatever the group's size. Ties fall to the group that was there first, then to
-    the member that was. A restored or requeued member keeps its place in its group.
+    A group's key may grow at any time, as the service that it has received does: the
+    first group's is asked for again at each ``peek``. Tell it with ``rekey_group``
+    when one falls: O(log groups), whatever the group's size. Ties fall to the group
+    that was there first (and has had a live request since), then to the member that
+    was. A restored or requeued member keeps its place in its group.
 
     Args:
         group_of: The group of a request; asked once, when it is queued.
-        group_key: The key of a group now.
+        group_key: The key of a group now; cheap.
         member_key: The key of a request within its group; stable.
     """
 
@@ -40,6 +42,8 @@ class GroupedQueue(WaitingQueue):
         self._member_key = member_key
         self._groups: PlaceHeap[Hashable] = PlaceHeap()
         self._next_group = 0
+        self._group_orders: dict[Hashable, int] = {}
+        self._num_known: dict[Hashable, int] = {}
         self._members: dict[Hashable, PlaceHeap[RequestView]] = {}
         self._group: dict[RequestView, Hashable] = {}
         self._size = 0
@@ -55,12 +59,16 @@ class GroupedQueue(WaitingQueue):
             yield from self._members[group]
 
     def peek(self) -> RequestView | None:
-        return self._members[self._groups.peek()].peek() if self._groups else None
+        group = self._first_group()
+        return self._members[group].peek() if self._groups else None
 
     def insert(self, request: RequestView, order: int) -> None:
-        group = self._group[request] if request in self._group else self._group_of(request)
+        is_new = request not in self._group
+        group = self._group_of(request) if is_new else self._group[request]
         self._push(request, group, as_sort_key(self._member_key(request)), order)
-        self._group[request] = group
+        if is_new:
+            self._group[request] = group
+            self._num_known[group] = self._num_known.get(group, 0) + 1
 
     def remove(self, request: RequestView) -> Ticket:
         group = self._group[request]
@@ -76,7 +84,12 @@ class GroupedQueue(WaitingQueue):
 
     def forget(self, request: RequestView) -> None:
         super().forget(request)
-        self._group.pop(request, None)
+        if request not in self._group:
+            return
+        group = self._group.pop(request)
+        self._num_known[group] -= 1
+        if not self._num_known[group]:
+            del self._num_known[group], self._group_orders[group]
 
     def rekey_group(self, group: Hashable) -> None:
         """Ask for a group's key again; no effect while nothing of it is queued."""
@@ -84,10 +97,24 @@ class GroupedQueue(WaitingQueue):
             key = as_sort_key(self._group_key(group))
             self._groups.push(group, key, self._groups.remove(group).order)
 
+    def _first_group(self) -> Hashable:
+        """The group with the smallest key now, if only others' keys have grown."""
+        groups = self._groups
+        for _ in range(len(groups)):  # each can have grown once since the last look
+            group = groups.peek()
+            key = as_sort_key(self._group_key(group))
+            if key == groups.key(group):
+                break
+            groups.push(group, key, groups.remove(group).order)
+        return groups.peek()
+
     def _push(self, request: RequestView, group: Hashable, key: SortKey, order: int) -> None:
         if group not in self._members:
-            self._groups.push(group, as_sort_key(self._group_key(group)), self._next_group)
-            self._next_group += 1
+            group_key = as_sort_key(self._group_key(group))
+            if group not in self._group_orders:
+                self._group_orders[group] = self._next_group
+                self._next_group += 1
+            self._groups.push(group, group_key, self._group_orders[group])
             self._members[group] = PlaceHeap()
         self._members[group].push(request, key, order)
         self._size += 1

@@ -22,6 +22,7 @@ class KeyedQueue(WaitingQueue):
         super().__init__()
         self._key = key
         self._heap: PlaceHeap[RequestView] = PlaceHeap()
+        self._new_keys: dict[RequestView, SortKey] = {}
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -37,21 +38,34 @@ class KeyedQueue(WaitingQueue):
 
     def insert(self, request: RequestView, order: int) -> None:
         self._heap.push(request, as_sort_key(self._key(request)), order)
+        self._new_keys.pop(request, None)
 
     def remove(self, request: RequestView) -> Ticket:
         return self._heap.remove(request)
 
     def restore(self, request: RequestView, ticket: Ticket) -> None:
-        self._heap.push(request, *ticket)
+        self._heap.push(request, self._new_keys.pop(request, ticket.key), ticket.order)
+
+    def forget(self, request: RequestView) -> None:
+        super().forget(request)
+        self._new_keys.pop(request, None)
 
     def rekey(self, request: RequestView) -> None:
-        """Ask for a queued request's key again; its order among equals stays.
+        """Ask for a request's key again; its order among equals stays.
+
+        The new key of one that is not in the queue now (skipped, parked, running)
+        counts when it comes back.
 
         Raises:
-            KeyError: It is not in the queue.
+            KeyError: It was never in the queue, or has left it for good.
         """
-        key = as_sort_key(self._key(request))
-        self._heap.push(request, key, self._heap.remove(request).order)
+        if request in self._heap:
+            key = as_sort_key(self._key(request))
+            self._heap.push(request, key, self._heap.remove(request).order)
+        elif request in self._orders:
+            self._new_keys[request] = as_sort_key(self._key(request))
+        else:
+            raise KeyError(request)
 
     def key_of(self, request: RequestView) -> SortKey:
         """The key under which a request is queued.

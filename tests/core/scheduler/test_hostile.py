@@ -325,7 +325,7 @@ QUEUE = {
 }
 QUEUE_UNCALLED = {
     # What ``insert`` shares, and what only explanations call: the room counts for itself.
-    "add", "requeue", "put_first", "pop", "__len__", "__contains__", "__iter__",
+    "add", "requeue", "put_first", "first", "rekey", "pop", "__len__", "__contains__", "__iter__",
 }  # fmt: skip
 
 
