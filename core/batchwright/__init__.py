@@ -24,6 +24,7 @@ from batchwright.request import Request, RequestStatus
 from batchwright.request_view import RequestView
 from batchwright.sampling_params import SamplingParams
 from batchwright.scheduler import Scheduler
+from batchwright.step_view import StepView
 from batchwright.version import VERSION
 
 __all__ = [
@@ -49,6 +50,7 @@ __all__ = [
     "SchedulingPolicy",
     "StepError",
     "StepOutputs",
+    "StepView",
     "VirtualClock",
     "__version__",
     "hookimpl",

@@ -33,6 +33,7 @@ class EngineLimits:
         block_size: Tokens a KV block.
         num_blocks: KV blocks in all, reserved ones included.
         num_lookahead_tokens: Slots allocated beyond a grant (tokens).
+        max_displacements: Times that a request may yield because the policy wishes.
         enable_chunked_prefill: Whether a grant may be less than a waiting debt.
         enable_prefix_caching: Whether blocks are shared and kept.
     """
@@ -43,6 +44,7 @@ class EngineLimits:
     block_size: int
     num_blocks: int
     num_lookahead_tokens: int = 0
+    max_displacements: int = 3
     enable_chunked_prefill: bool = True
     enable_prefix_caching: bool = True
 

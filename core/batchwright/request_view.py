@@ -66,6 +66,9 @@ class RequestView:
     features: Read[Mapping[str, Any]] = Read()
     """By feature, what this request says to it."""
     num_preemptions: Read[int] = Read()
+    num_displacements: Read[int] = Read()
+    """Times that it yielded because the policy wished; from
+    ``ctx.limits.max_displacements`` on it is immune."""
     num_cached_tokens: Read[int | None] = Read()
     """Tokens hit at first admission; None before it."""
     num_recomputed_tokens: Read[int] = Read()

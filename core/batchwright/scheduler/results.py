@@ -57,7 +57,7 @@ class Results:
 
     def _next_flight(self, plan: SchedulerOutput) -> Flight:
         flights = self._state.fence.flights
-        if not flights or flights[0].plan is not plan:
+        if not flights or (flights[0].plan is not plan and flights[0].plan != plan):
             turn = f"step {flights[0].plan.step_id} is next" if flights else "none is in flight"
             raise StepError(
                 f"update_from_output() got {_name_of(plan)}, but {turn}; "

@@ -206,7 +206,7 @@ class WaitingRoom:
     def _return(self, request: Request, ticket: Ticket) -> None:
         if request.status is RequestStatus.PARKED:
             self.num_parked -= 1
-            preempted = request.num_preemptions > 0
+            preempted = request.scheduled_time is not None
             request.status = RequestStatus.PREEMPTED if preempted else RequestStatus.WAITING
         self._note(request, "")
         self._queue.restore(request.view, ticket)

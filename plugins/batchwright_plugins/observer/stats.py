@@ -68,12 +68,12 @@ class Stats(Observer):
             self._begin = request.arrival_time
 
     def on_admit(self, request: RequestView, hit: int, need: int) -> None:
-        if request.num_preemptions == 0:
+        if request.num_preemptions == 0 and request.num_displacements == 0:  # the first time
             self._num_queried_tokens += request.num_prompt_tokens
             self._num_hit_tokens += hit
 
     def on_preempt(self, request: RequestView, cause: str, lost_tokens: int) -> None:
-        self._num_preemptions += 1
+        self._num_preemptions += cause != "paused"
 
     def on_finish(self, request: RequestView) -> None:
         del self._live[request.request_id]

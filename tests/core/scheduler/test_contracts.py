@@ -9,6 +9,7 @@ import pytest
 from batchwright import (
     BatchwrightError,
     ConfigError,
+    ModelOutput,
     PluginError,
     RequestRefusedError,
     RequestStatus,
@@ -126,6 +127,43 @@ class TestDisplacing:
 
 
 class TestYieldRunning:
+    def test_a_generator_will_do(self, policy_bench: Any) -> None:
+        class Lazy(SchedulingPolicy):
+            name = "lazy"
+
+            def yield_running(self, view: Any) -> Any:
+                for request in view.running:
+                    yield Pause(request)
+
+        b = policy_bench(Lazy, max_num_seqs=1)
+        a = b.add("a", 4, 9)
+        b.step()
+        b.add("b", 4, 9)
+        b.step()
+        assert a.view.num_displacements == 1
+
+    def test_a_reclaimed_pause_is_no_first_admission(self, policy_bench: Any) -> None:
+        """Counts of what has never run are right, whatever became of a paused request."""
+
+        class Always(SchedulingPolicy):
+            name = "always"
+
+            def key(self, request: Any) -> Any:
+                return request.priority
+
+            def yield_running(self, view: Any) -> Any:
+                return [Pause(r) for r in view.running if r.priority]
+
+        b = policy_bench(Always, usable=6, block_size=4, max_num_seqs=1)
+        b.add("low", 12, 4, priority=1)
+        b.step()
+        b.add("high", 16, 4)
+        assert b.scheduler.view.num_prompt_tokens_waiting == 16
+        b.step()
+        assert b.scheduler.view.num_prompt_tokens_waiting == 0
+        b.drain()
+        assert b.scheduler.view.num_prompt_tokens_waiting == 0
+
     def test_asked_only_when_something_changed(self, policy_bench: Any) -> None:
         asked: list[int] = []
 
@@ -350,6 +388,16 @@ class TestSnapshots:
         ours, theirs = run_out(b.scheduler), run_out(copy)
         assert ours == theirs
         assert copy.components.policy.seen == b.scheduler.components.policy.seen
+
+    def test_plans_in_flight_are_updated_after_it(self, make_bench: Any) -> None:
+        """A plan is known by what it says: the restored scheduler made its own copy."""
+        from batchwright import Scheduler, VirtualClock
+
+        b = make_bench(pipeline_depth=2)
+        b.add("a", 4, 3)
+        plan = b.scheduler.schedule()
+        copy = Scheduler.restore(b.scheduler.snapshot(), clock=VirtualClock())
+        assert copy.update_from_output(plan, ModelOutput(["a"], [[7]])).new_token_ids == [[7]]
 
     def test_who_cannot_be_written_down_is_named(self, make_bench: Any) -> None:
         class Holds(SchedulingPolicy):
