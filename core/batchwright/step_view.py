@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from batchwright.read_only import Read
 from batchwright.request_view import RequestView
 
 if TYPE_CHECKING:
-    from batchwright.request import Request
+    from batchwright.request import Finish, Request
     from batchwright.scheduler.state import State
 
 
@@ -66,6 +66,9 @@ class StepView:
     """Seconds on the clock at which a component wants to be called, or None."""
     is_paused: Read[bool] = Read("_state.admission_paused")
     """Whether admission is paused by whoever drives the scheduler."""
+
+    untold_ends: Read[Mapping[str, Finish]] = Read("_state.ended")
+    """Requests whose end the next ``update_from_output`` will tell."""
 
     def __init__(self, state: State) -> None:
         self._state = state

@@ -15,6 +15,5 @@ class Sha256(Hasher):
     name = "sha256"
     digest_size = 32
 
-    @staticmethod
-    def digest(data: bytes) -> bytes:
+    def digest(self, data: bytes) -> bytes:
         return sha256(data).digest()
