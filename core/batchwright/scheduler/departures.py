@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from batchwright.request import Finish, Request, RequestStatus
+from batchwright.scheduler.draft import Draft
 from batchwright.scheduler.faults import RequestFault
 from batchwright.scheduler.state import State
 
@@ -89,6 +90,24 @@ class Departures:
                 self.reclaim(request)
                 return True
         return False
+
+    def put_all_back(self) -> None:
+        """Let every request wait again, since nothing that was computed is left."""
+        state = self._state
+        state.draft = Draft()
+        while state.fence.flights:
+            state.fence.lower(state.fence.flights.popleft().plan.step_id)
+        while self.reclaim_any():
+            pass  # what paused ones hold is lost as well
+        for request in reversed(list(state.running.values())):
+            self.preempt(request, "executor")
+        for request in list(state.requests.values()):
+            request.on_executor = False
+            request.num_output_placeholders = 0
+            if state.room.where(request) == "landing":
+                state.room.landed(request)
+                self.wait_again(request)
+        state.kv.reset_prefix_cache()
 
     def victim_for(self, request: Request) -> Request:
         """Whom the victim plugin names; the running tail if it names nobody."""

@@ -12,14 +12,14 @@ from batchwright.clock import Clock
 from batchwright.context import EngineLimits
 from batchwright.exceptions import StepError
 from batchwright.messages import ModelOutput, SchedulerOutput, StepOutputs
-from batchwright.protocols import Caps, KVManager
+from batchwright.protocols import KVManager
 from batchwright.protocols.component import overrides
 from batchwright.request import Request, RequestStatus
 from batchwright.scheduler.components import Components
 from batchwright.scheduler.departures import Departures
-from batchwright.scheduler.draft import Draft
 from batchwright.scheduler.faults import blame, set_up
 from batchwright.scheduler.intake import Intake
+from batchwright.scheduler.opening import Opening
 from batchwright.scheduler.planning import commit_plan
 from batchwright.scheduler.progress_guard import ProgressGuard
 from batchwright.scheduler.results import Results
@@ -63,7 +63,7 @@ class Scheduler:
         self._waiting_scan = WaitingScan(state, self._departures, self._yielding)
         self._results = Results(state, self._departures)
         self._guard = ProgressGuard(state)
-        self._controls = tuple(c for c in components.controls if overrides(c, "caps"))
+        self._opening = Opening(state)
         self._doing = ""
         self._to_end: list[tuple[str, RequestStatus, str]] = []
         self._tells_steps = state.announcer.wants("on_step")
@@ -117,8 +117,8 @@ class Scheduler:
         try:
             state.now = state.clock.now()
             state.bypass_choices = self._guard.steps_in()
-            self._settle()
-            state.draft = self._open_draft()
+            self._opening.settle()
+            state.draft = self._opening.open_draft()
             if state.has_changed:
                 self._yielding.run()
             self._running_scan.run()
@@ -182,27 +182,10 @@ class Scheduler:
             StepError: A component called it.
         """
         with self._alone("recover()"):
-            self._put_back()
-
-    def _put_back(self) -> None:
-        state = self._state
-        state.draft = Draft()
-        while state.fence.flights:
-            state.fence.lower(state.fence.flights.popleft().plan.step_id)
-        while self._departures.reclaim_any():
-            pass  # what paused ones hold is lost as well
-        for request in reversed(list(state.running.values())):
-            self._departures.preempt(request, "executor")
-        for request in list(state.requests.values()):
-            request.on_executor = False
-            request.num_output_placeholders = 0
-            if state.room.where(request) == "landing":
-                state.room.landed(request)
-                self._departures.wait_again(request)
-        state.kv.reset_prefix_cache()
-        for feature in state.components.features:
-            if overrides(feature, "on_restart"):
-                state.call_back(feature, "on_restart")
+            self._departures.put_all_back()
+            for feature in self._state.components.features:
+                if overrides(feature, "on_restart"):
+                    self._state.call_back(feature, "on_restart")
 
     # -- Requests ----------------------------------------------------------------
 
@@ -423,53 +406,3 @@ class Scheduler:
                 f"{depth} plan(s) are in flight; call update_from_output() first "
                 f"(scheduler.pipeline_depth = {depth})"
             )
-
-    def _settle(self) -> None:
-        """Take in what came since the last step: notices, marks, alarms."""
-        state = self._state
-        while state.notices:
-            state.has_changed = True
-            state.room.wake(*state.notices.popleft())
-        if state.marks.reached:
-            for component, view, payload in state.marks.due():
-                state.call_back(component, "on_mark", view, payload)
-        if state.alarms.heap:
-            for component, payload in list(state.alarms.ring(state.now)):
-                state.call_back(component, "on_alarm", payload)
-        if state.groups.next_expiry <= state.now:
-            state.groups.purge(state.now)
-
-    def _open_draft(self) -> Draft:
-        """Begin a plan under the budget and the controls' caps."""
-        state = self._state
-        budget = state.settings.max_num_scheduled_tokens
-        draft = Draft(budget, budget, budget, state.limits.max_num_seqs, budget)
-        for caps in () if state.bypass_choices or not self._controls else self._caps():
-            draft.cut(caps)
-        return draft
-
-    def _caps(self) -> list[Caps]:
-        state = self._state
-        if not self._controls or not state.requests:
-            return []
-        answers = (
-            state.faults.ask(
-                control,
-                "caps",
-                (state.view,),
-                check=_are_caps,
-                expected="None or Caps with integers >= 0",
-            )
-            for control in self._controls
-        )
-        return [caps for caps in answers if caps is not None]
-
-
-def _are_caps(answer: object) -> bool:
-    if answer is None:
-        return True
-    names = ("num_tokens", "num_prefill_tokens", "num_admissions", "num_draft_tokens")
-    return isinstance(answer, Caps) and all(
-        value is None or (type(value) is int and value >= 0)
-        for value in (getattr(answer, name) for name in names)
-    )

@@ -1,0 +1,66 @@
+"""How a step begins: what came in is settled, its budget is fixed."""
+
+from __future__ import annotations
+
+from batchwright.protocols import Caps
+from batchwright.protocols.component import overrides
+from batchwright.scheduler.draft import Draft
+from batchwright.scheduler.state import State
+
+
+class Opening:
+    """Opens steps."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._controls = tuple(c for c in state.components.controls if overrides(c, "caps"))
+
+    def settle(self) -> None:
+        """Take in what came since the last step: notices, marks, alarms."""
+        state = self._state
+        while state.notices:
+            state.has_changed = True
+            state.room.wake(*state.notices.popleft())
+        if state.marks.reached:
+            for component, view, payload in state.marks.due():
+                state.call_back(component, "on_mark", view, payload)
+        if state.alarms.heap:
+            for component, payload in list(state.alarms.ring(state.now)):
+                state.call_back(component, "on_alarm", payload)
+        if state.groups.next_expiry <= state.now:
+            state.groups.purge(state.now)
+
+    def open_draft(self) -> Draft:
+        """Begin a plan under the budget and the controls' caps."""
+        state = self._state
+        budget = state.settings.max_num_scheduled_tokens
+        draft = Draft(budget, budget, budget, state.limits.max_num_seqs, budget)
+        for caps in () if state.bypass_choices or not self._controls else self._caps():
+            draft.cut(caps)
+        return draft
+
+    def _caps(self) -> list[Caps]:
+        state = self._state
+        if not self._controls or not state.requests:
+            return []
+        answers = (
+            state.faults.ask(
+                control,
+                "caps",
+                (state.view,),
+                check=_are_caps,
+                expected="None or Caps with integers >= 0",
+            )
+            for control in self._controls
+        )
+        return [caps for caps in answers if caps is not None]
+
+
+def _are_caps(answer: object) -> bool:
+    if answer is None:
+        return True
+    names = ("num_tokens", "num_prefill_tokens", "num_admissions", "num_draft_tokens")
+    return isinstance(answer, Caps) and all(
+        value is None or (type(value) is int and value >= 0)
+        for value in (getattr(answer, name) for name in names)
+    )
