@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from batchwright import ModelOutput, Request, SamplingParams, Scheduler
@@ -25,7 +24,6 @@ class Ours:
         policy: str,
         hasher: str = "sha256",
     ) -> None:
-        logging.getLogger("batchwright").setLevel(logging.ERROR)
         self.scheduler = Scheduler.from_config(
             {
                 "model": {"max_model_len": 4096},
