@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 BuildWheel = Callable[[Path], Path]
 MakeEnvironment = Callable[..., Path]
+Run = Callable[..., str]
 
 
 @pytest.fixture(scope="session")
@@ -100,3 +101,17 @@ def _copy(installed: Distribution, site: Path) -> None:
         target = site / file
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(str(installed.locate_file(file)), target)
+
+
+@pytest.fixture(scope="session")
+def run() -> Run:
+    """Run a command of an environment that must succeed; what it wrote."""
+
+    def run_command(*command: object, cwd: Path) -> str:
+        done = subprocess.run(
+            list(map(str, command)), cwd=cwd, capture_output=True, text=True, env={"PATH": ""}
+        )
+        assert done.returncode == 0, done.stderr + done.stdout
+        return done.stdout
+
+    return run_command

@@ -66,15 +66,9 @@ def environment(make_environment: Any) -> Path:
     return bin_folder
 
 
-def run(*command: object, cwd: Path) -> str:
-    done = subprocess.run(
-        list(map(str, command)), cwd=cwd, capture_output=True, text=True, env={"PATH": ""}
-    )
-    assert done.returncode == 0, done.stderr + done.stdout
-    return done.stdout
-
-
-def test_lottery_is_listed_with_its_distribution(environment: Path, tmp_path: Path) -> None:
+def test_lottery_is_listed_with_its_distribution(
+    environment: Path, tmp_path: Path, run: Any
+) -> None:
     """Nothing is broken in an environment without torch, and the script works."""
     listed = json.loads(run(environment / "batchwright", "plugins", "--json", cwd=tmp_path))
     assert listed["broken"] == []
@@ -89,7 +83,7 @@ def test_lottery_is_listed_with_its_distribution(environment: Path, tmp_path: Pa
     assert gate["options"][0]["default"] == "4"
 
 
-def test_lottery_runs_by_toml(environment: Path, tmp_path: Path) -> None:
+def test_lottery_runs_by_toml(environment: Path, tmp_path: Path, run: Any) -> None:
     """All 20 are served, never more than two of a client at once."""
     (tmp_path / "lottery.toml").write_text(CONFIG)
     checked = run(environment / "batchwright", "config", "check", "lottery.toml", cwd=tmp_path)
@@ -100,7 +94,7 @@ def test_lottery_runs_by_toml(environment: Path, tmp_path: Path) -> None:
     assert sorted(map(int, said["admitted"])) == list(range(20))
 
 
-def test_lottery_passes_its_own_tests(environment: Path, tmp_path: Path) -> None:
+def test_lottery_passes_its_own_tests(environment: Path, tmp_path: Path, run: Any) -> None:
     command = (environment / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider")
     assert " passed" in run(*command, "--rootdir", LOTTERY, LOTTERY / "tests", cwd=tmp_path)
 

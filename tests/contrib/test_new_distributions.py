@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -36,15 +35,7 @@ def environment(make_environment: Any, projects: dict[str, Path]) -> Path:
     return bin_folder
 
 
-def run(*command: object, cwd: Path) -> str:
-    done = subprocess.run(
-        list(map(str, command)), cwd=cwd, capture_output=True, text=True, env={"PATH": ""}
-    )
-    assert done.returncode == 0, done.stderr + done.stdout
-    return done.stdout
-
-
-def test_all_are_listed(environment: Path, tmp_path: Path) -> None:
+def test_all_are_listed(environment: Path, tmp_path: Path, run: Any) -> None:
     listed = json.loads(run(environment / "batchwright", "plugins", "--json", cwd=tmp_path))
     assert listed["broken"] == []
     found = {(c["kind"], c["name"], c["distribution"]) for c in listed["components"]}
@@ -53,20 +44,20 @@ def test_all_are_listed(environment: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_its_own_tests_pass(
-    kind: str, environment: Path, projects: dict[str, Path], tmp_path: Path
+    kind: str, environment: Path, projects: dict[str, Path], tmp_path: Path, run: Any
 ) -> None:
     command = (environment / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider")
     said = run(*command, "--rootdir", projects[kind], projects[kind] / "tests", cwd=tmp_path)
     assert " passed" in said
 
 
-def test_pytest_finds_the_suite_by_name(environment: Path, tmp_path: Path) -> None:
+def test_pytest_finds_the_suite_by_name(environment: Path, tmp_path: Path, run: Any) -> None:
     """Through the entry point of the installed distribution."""
     command = (environment / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider")
     assert " passed" in run(*command, "--batchwright", "policy.my-policy", cwd=tmp_path)
 
 
-def test_toml_selects_them(environment: Path, tmp_path: Path) -> None:
+def test_toml_selects_them(environment: Path, tmp_path: Path, run: Any) -> None:
     lists = [f'[[{kind}]]\nuse = "my-{kind}"' for kind in KINDS if kind not in ("policy", "victim")]
     chosen = '[scheduler]\npolicy = "my-policy"\nvictim = "my-victim"'
     (tmp_path / "run.toml").write_text("\n".join([chosen, *lists]))
