@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from batchwright.config.sections import SimulationSection
     from batchwright.engine import Engine
+    from batchwright.messages import StepOutputs
     from batchwright.protocols import Arrival, Truth, Workload
     from batchwright.request_view import RequestView
     from batchwright_plugins.command.arriving import Arriving
@@ -65,6 +66,7 @@ class Simulation:
         self._clock = engine.scheduler.clock
         self._workload = workload
         self._caps = caps
+        self._leaps = section.leap
         self._until = section.until or _FOREVER
         self._max_queue = section.max_queue or _FOREVER
         self._on_refused = on_refused
@@ -101,13 +103,20 @@ class Simulation:
         self.stopped_by = "interrupted"
 
     def _step(self) -> None:
+        leapt = self.engine.leap(min(self.arriving.next_time, self._until)) if self._leaps else None
+        if leapt is not None:
+            self._note_ends(leapt)
+            return
         plan, outputs = self.engine.advance()
         if outputs is None:
             return
-        for request_id, finish in outputs.finished.items():
-            self._end(request_id, finish.reason)
+        self._note_ends(outputs)
         if plan.is_empty and not outputs.finished:
             self._idle()
+
+    def _note_ends(self, outputs: StepOutputs) -> None:
+        for request_id, finish in outputs.finished.items():
+            self._end(request_id, finish.reason)
 
     def _idle(self) -> None:
         """Nothing could be computed: go on to what comes next."""

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
 from attrs import define, frozen
 
 from batchwright.exceptions import ConfigError
-from batchwright.messages import ModelOutput
+from batchwright.messages import LeapOutput, ModelOutput
 from batchwright.option import option
 from batchwright.protocols import Executor, ModelInfo, StepShape
 
 if TYPE_CHECKING:
     from batchwright.context import Context
-    from batchwright.messages import SchedulerOutput
+    from batchwright.messages import Leap, SchedulerOutput
     from batchwright.protocols import Estimator, ModelSettings
 
 __all__ = ["EOS", "KnownLengths", "Simulated"]
 
+MOST_STEPS: Final = 1024
+"""Steps of a leap at most."""
 EOS: Final = 0
 """The token that ends a sequence."""
 
@@ -70,6 +73,7 @@ class _Sequence:
         length: Known tokens at its end; 0: it does not end by itself.
         token_id: What it puts out until then.
         num_computed_tokens: Computed before the plan at hand.
+        page: The token, as often as a leap has steps.
     """
 
     num_prompt_tokens: int
@@ -77,6 +81,7 @@ class _Sequence:
     length: int
     token_id: int
     num_computed_tokens: int
+    page: array[int]
 
 
 class Simulated(Executor):
@@ -132,6 +137,27 @@ class Simulated(Executor):
             output.sampled_token_ids = self._sample(plan)
         return output
 
+    def leap(self, leap: Leap) -> LeapOutput:
+        assert self._estimator is not None, "load() was called"
+        sequences = [self._sequences[request_id] for request_id in leap.req_ids]
+        lefts = [s.length - len(t) for s, t in zip(sequences, leap.token_ids, strict=True)]
+        most = min([leap.max_steps, MOST_STEPS, *[left for left in lefts if left > 0]])
+        clock, until = self.ctx.clock, leap.until
+        begin = now = clock.now()
+        num_steps = 0
+        for seconds in self._estimator.decode_times(len(sequences), leap.context):
+            begin = now
+            now += seconds  # one by one, as stepping does: sums of floats depend on it
+            num_steps += 1
+            if num_steps == most or now >= until:
+                break
+        clock.wait_until(now)
+        pieces = [sequence.page[:num_steps] for sequence in sequences]
+        for at, left in enumerate(lefts):
+            if left == num_steps:
+                pieces[at][-1] = EOS
+        return LeapOutput(num_steps, pieces, begin)
+
     def _take_over(self, plan: SchedulerOutput) -> None:
         """Bring what is known of the requests up to date."""
         for request_id in plan.finished_req_ids:
@@ -146,12 +172,18 @@ class Simulated(Executor):
                 length and num_prompt + length,
                 token_id,
                 new.num_computed_tokens,
+                array("I", [token_id]) * MOST_STEPS,
             )
         cached, sequences = plan.scheduled_cached_reqs, self._sequences
-        for request_id, num_computed in zip(
-            cached.req_ids, cached.num_computed_tokens, strict=True
+        for request_id, num_computed, num_outputs in zip(
+            cached.req_ids, cached.num_computed_tokens, cached.num_output_tokens, strict=True
         ):
-            sequences[request_id].num_computed_tokens = num_computed
+            sequence = sequences[request_id]
+            sequence.num_computed_tokens = num_computed
+            # A leap leaves it behind; in a pipeline it is ahead of the scheduler.
+            known = sequence.num_prompt_tokens + num_outputs
+            if known > sequence.num_known_tokens:
+                sequence.num_known_tokens = known
         for request_id in cached.resumed_req_ids:
             num_outputs = cached.num_output_tokens[cached.req_ids.index(request_id)]
             sequence = sequences[request_id]

@@ -131,6 +131,11 @@ class PagedKV(KVManager):
                 table.num_published += 1
         return new
 
+    def leap(self, growing: Sequence[RequestView], filling: Sequence[RequestView]) -> None:
+        # Blocks are taken in the same order as step by step. Publishing may come after all
+        # of it: what is published is in use, what is taken is not.
+        self.carry(growing, filling)
+
     def block_ids(self, request: RequestView) -> list[int]:
         return self._table(request).block_ids.copy()
 
