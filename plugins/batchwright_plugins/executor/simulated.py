@@ -6,7 +6,7 @@ from array import array
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
-from attrs import define, frozen
+from attrs import frozen
 
 from batchwright.exceptions import ConfigError
 from batchwright.messages import LeapOutput, ModelOutput
@@ -14,6 +14,8 @@ from batchwright.option import option
 from batchwright.protocols import Executor, ModelInfo, StepShape
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from batchwright.context import Context
     from batchwright.messages import Leap, SchedulerOutput
     from batchwright.protocols import Estimator, ModelSettings
@@ -26,6 +28,7 @@ EOS: Final = 0
 """The token that ends a sequence."""
 
 _VOCAB_SIZE: Final = 2**32 - 1
+_END: Final = [EOS]
 
 
 @frozen
@@ -63,25 +66,30 @@ class KnownLengths:
         self._by_id.pop(request_id, None)
 
 
-@define(eq=False)
 class _Sequence:
     """What the executor knows of a request.
 
     Args:
         num_prompt_tokens: Tokens of its prompt.
-        num_known_tokens: Prompt and outputs, its own samples included.
+        num_known_tokens: Prompt and outputs, its own samples included; behind, after a leap.
         length: Known tokens at its end; 0: it does not end by itself.
         token_id: What it puts out until then.
-        num_computed_tokens: Computed before the plan at hand.
+
+    Attributes:
+        row: An answer of that token.
         page: The token, as often as a leap has steps.
     """
 
-    num_prompt_tokens: int
-    num_known_tokens: int
-    length: int
-    token_id: int
-    num_computed_tokens: int
-    page: array[int]
+    __slots__ = ("length", "num_known_tokens", "num_prompt_tokens", "page", "row")
+
+    def __init__(
+        self, num_prompt_tokens: int, num_known_tokens: int, length: int, token_id: int
+    ) -> None:
+        self.num_prompt_tokens = num_prompt_tokens
+        self.num_known_tokens = num_known_tokens
+        self.length = length
+        self.row = [token_id]
+        self.page = array("I", self.row) * MOST_STEPS
 
 
 class Simulated(Executor):
@@ -129,12 +137,15 @@ class Simulated(Executor):
         self._sequences.clear()
 
     def execute(self, plan: SchedulerOutput) -> ModelOutput:
-        self._take_over(plan)
+        for request_id in plan.finished_req_ids:
+            self._sequences.pop(request_id, None)
+            self.lengths.forget(request_id)
         output = ModelOutput()
         if plan.num_scheduled_tokens:
-            self._pass_time(plan)
-            output.req_ids = list(plan.num_scheduled_tokens)
-            output.sampled_token_ids = self._sample(plan)
+            starts = self._take_over(plan)
+            self._pass_time(plan.num_scheduled_tokens, starts)
+            output.req_ids = list(starts)
+            output.sampled_token_ids = self._sample(plan, starts)
         return output
 
     def leap(self, leap: Leap) -> LeapOutput:
@@ -158,11 +169,18 @@ class Simulated(Executor):
                 pieces[at][-1] = EOS
         return LeapOutput(num_steps, pieces, begin)
 
-    def _take_over(self, plan: SchedulerOutput) -> None:
-        """Bring what is known of the requests up to date."""
-        for request_id in plan.finished_req_ids:
-            self._sequences.pop(request_id, None)
-            self.lengths.forget(request_id)
+    def _take_over(self, plan: SchedulerOutput) -> dict[str, int]:
+        """Bring what is known of the requests up to date.
+
+        Returns:
+            By request of the plan, tokens that were computed before.
+        """
+        cached = plan.scheduled_cached_reqs
+        starts = dict(zip(cached.req_ids, cached.num_computed_tokens, strict=True))
+        for request_id in cached.resumed_req_ids:
+            sequence = self._sequences[request_id]
+            num_outputs = cached.num_output_tokens[cached.req_ids.index(request_id)]
+            sequence.num_known_tokens = sequence.num_prompt_tokens + num_outputs
         for new in plan.scheduled_new_reqs:
             num_prompt = len(new.prompt_token_ids)
             length, token_id = self.lengths.answer(new.req_id)
@@ -171,47 +189,34 @@ class Simulated(Executor):
                 num_prompt + len(new.output_token_ids),
                 length and num_prompt + length,
                 token_id,
-                new.num_computed_tokens,
-                array("I", [token_id]) * MOST_STEPS,
             )
-        cached, sequences = plan.scheduled_cached_reqs, self._sequences
-        for request_id, num_computed, num_outputs in zip(
-            cached.req_ids, cached.num_computed_tokens, cached.num_output_tokens, strict=True
-        ):
-            sequence = sequences[request_id]
-            sequence.num_computed_tokens = num_computed
-            # A leap leaves it behind; in a pipeline it is ahead of the scheduler.
-            known = sequence.num_prompt_tokens + num_outputs
-            if known > sequence.num_known_tokens:
-                sequence.num_known_tokens = known
-        for request_id in cached.resumed_req_ids:
-            num_outputs = cached.num_output_tokens[cached.req_ids.index(request_id)]
-            sequence = sequences[request_id]
-            sequence.num_known_tokens = sequence.num_prompt_tokens + num_outputs
+            starts[new.req_id] = new.num_computed_tokens
+        return starts
 
-    def _pass_time(self, plan: SchedulerOutput) -> None:
+    def _pass_time(self, grants: Mapping[str, int], starts: Mapping[str, int]) -> None:
         assert self._estimator is not None, "load() was called"
-        sequences = self._sequences
-        shape = StepShape.of(
-            (num_tokens, sequences[request_id].num_computed_tokens)
-            for request_id, num_tokens in plan.num_scheduled_tokens.items()
-        )
+        prefills = [(n, starts[request_id]) for request_id, n in grants.items() if n > 1]
+        shape = StepShape.of(prefills)
+        num_decodes = len(grants) - len(prefills)
+        if num_decodes:
+            context = sum(starts.values()) - sum(start for _, start in prefills)
+            shape = shape.with_decodes(num_decodes, context)
         clock = self.ctx.clock
         clock.wait_until(clock.now() + self._estimator.step_time(shape))
 
-    def _sample(self, plan: SchedulerOutput) -> list[list[int]]:
+    def _sample(self, plan: SchedulerOutput, starts: Mapping[str, int]) -> list[list[int]]:
         """A token for each request whose last known token was computed; drafts are wrong."""
         rows: list[list[int]] = []
-        drafts = plan.scheduled_draft_token_ids
-        for request_id, num_tokens in plan.num_scheduled_tokens.items():
-            sequence = self._sequences[request_id]
-            computed = sequence.num_computed_tokens + num_tokens
+        grants, drafts = plan.num_scheduled_tokens, plan.scheduled_draft_token_ids
+        sequences = self._sequences
+        for request_id, start in starts.items():
+            sequence = sequences[request_id]
+            computed = start + grants[request_id]
             if drafts:
                 computed -= len(drafts.get(request_id, ()))
             if computed < sequence.num_known_tokens:
                 rows.append([])
                 continue
-            sequence.num_known_tokens += 1
-            at_end = sequence.num_known_tokens == sequence.length
-            rows.append([EOS if at_end else sequence.token_id])
+            sequence.num_known_tokens = computed + 1
+            rows.append(_END if computed + 1 == sequence.length else sequence.row)
         return rows

@@ -105,7 +105,7 @@ class PagedKV(KVManager):
             return None
         if hit.block_ids:
             self._adopt(table, hit.block_ids)
-        new = [self._take() for _ in range(num_new)]
+        new = self._take_many(num_new) if num_new > 0 else []
         if new:
             table.block_ids += new
         if table.block_ids:
@@ -147,11 +147,17 @@ class PagedKV(KVManager):
         return block_ids
 
     def release(self, block_ids: Sequence[int]) -> None:
+        references = self._references
+        if not self._caches:  # nothing is shared, nothing worth keeping
+            for block_id in block_ids:
+                references[block_id] = 0
+            self._free.add_empty(block_ids[::-1])
+            return
         empty: list[int] = []
         cached: list[int] = []
         for block_id in reversed(block_ids):
-            self._references[block_id] -= 1
-            if not self._references[block_id]:
+            references[block_id] -= 1
+            if not references[block_id]:
                 (cached if self._index.holds(block_id) else empty).append(block_id)
         self._free.add_empty(empty)
         self._free.add_cached(cached)
@@ -211,6 +217,18 @@ class PagedKV(KVManager):
             self._references[block_id] += 1
         table.block_ids += block_ids
         table.num_published = len(table.block_ids)
+
+    def _take_many(self, count: int) -> list[int]:
+        taken = self._free.take_many(count)
+        references = self._references
+        for block_id in taken:
+            references[block_id] = 1
+        if self._caches:
+            hash_of = self._hash_of
+            for block_id in taken:
+                if hash_of[block_id] is not None:
+                    self._index.remove(block_id)
+        return taken
 
     def _take(self) -> int:
         block_id = self._free.take()
