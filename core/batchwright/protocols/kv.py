@@ -229,6 +229,13 @@ class Eviction(Component):
     def take(self) -> int:
         """Remove and return the block to use next; there is one."""
 
+    def take_many(self, count: int) -> list[int]:
+        """Remove and return the blocks to use next; there are so many.
+
+        Override it where that is cheaper than to take them one by one.
+        """
+        return [self.take() for _ in range(count)]
+
     @abstractmethod
     def remove(self, block_id: int) -> None:
         """Remove a block that a request adopts."""
