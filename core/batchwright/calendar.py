@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import heapq
 import math
+from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ class Epoch:
     def __init__(self, value: int = 0) -> None:
         self.value = value
 
+
+_running_order = attrgetter("running_order")
 
 STANDSTILL: Final = Epoch()
 """The epoch of a request whose count advances only when it is told to; stays 0."""
@@ -48,22 +52,29 @@ class Calendar:
     def __init__(self, epoch: Epoch, period: int) -> None:
         self._epoch = epoch
         self.period = period
-        self._wheel: list[dict[str, Request]] = [{} for _ in range(period)]
+        self._wheel: list[list[Request]] = [[] for _ in range(period)]
         self._appointments: dict[int, list[str]] = {}
         self._dues: list[int] = []
 
     def enter(self, request: Request) -> None:
-        """Take up a request that follows the epoch (O(1))."""
-        self._wheel[-request.computed_base % self.period][request.request_id] = request
+        """Take up a request that follows the epoch."""
+        insort(self._bucket(request), request, key=_running_order)
 
     def strike(self, request: Request) -> None:
-        """Take a request out again (O(1)); its one-time appointments lapse."""
-        del self._wheel[-request.computed_base % self.period][request.request_id]
+        """Take a request out again; its one-time appointments lapse."""
+        bucket = self._bucket(request)
+        del bucket[bisect_left(bucket, request.running_order, key=_running_order)]
 
-    def at_position(self, offset: int) -> dict[str, Request]:
+    def _bucket(self, request: Request) -> list[Request]:
+        return self._wheel[-request.computed_base % self.period]
+
+    def at_position(self, offset: int) -> list[Request]:
         """Requests whose computed tokens are ``offset`` modulo the period now.
 
         The wheel turns by itself: a request's bucket depends on its base alone.
+
+        Returns:
+            Them in order of admission; do not change the list.
         """
         return self._wheel[(self._epoch.value - offset) % self.period]
 

@@ -70,11 +70,12 @@ class BlockCopy:
     destination: int
 
 
-@define(kw_only=True)
+@define
 class SchedulerOutput:
     """The plan of one step. Read it, do not change it.
 
-    (It is made at every step, and a frozen class of this size costs 3 us to make.)
+    (It is made at every step: a frozen class of this size costs 3 us to make, and
+    arguments by keyword 0.3 us.)
 
     Args:
         step_id: Counts up from 0; ``update_from_output`` takes plans in this order.

@@ -245,9 +245,9 @@ class Eviction(Component):
         """Remove and return the block to use next; there is one."""
 
     def take_many(self, count: int) -> list[int]:
-        """Remove and return so many blocks, in the order of ``take``; they are there.
+        """Remove and return the blocks to use next; there are so many.
 
-        Override it where that is cheaper than one by one.
+        Override it where that is cheaper than to take them one by one.
         """
         return [self.take() for _ in range(count)]
 

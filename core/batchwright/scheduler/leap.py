@@ -21,7 +21,6 @@ from batchwright.protocols.component import overrides
 from batchwright.request import Request
 from batchwright.scheduler.results import Results
 from batchwright.scheduler.state import State
-from batchwright.scheduler.steady import in_order
 
 _MOST_STEPS: Final = 1 << 16
 
@@ -147,11 +146,11 @@ class Leaps:
         for step in range(num_steps):
             due = calendar.at_position(-step)
             if due:
-                growing += (first := in_order(due))
+                growing += due
                 if state.keeps_accounts:
-                    _hold(first)
-            if caches and (due := calendar.at_position(-step - 1)):
-                filling += in_order(due)
+                    _hold(due)
+            if caches:
+                filling += calendar.at_position(-step - 1)
             step_epoch.value += 1
         if growing or filling:
             state.kv.leap([r.view for r in growing], [r.view for r in filling])

@@ -66,7 +66,7 @@ class SteadyDecodes:
     @property
     def others(self) -> list[Request]:
         """Running requests that are not in steady decode, in order of admission."""
-        return in_order(self._others)
+        return sorted(self._others.values(), key=_running_order)
 
     def start(self, request: Request) -> None:
         """Note a request that begins to run."""
@@ -134,12 +134,13 @@ class SteadyDecodes:
         """
         due = self.calendar.at_position(0)
         if self._num_lookahead_tokens:
-            due = due | self.calendar.at_position(-self._num_lookahead_tokens)
-        return in_order(due)
+            ahead = self.calendar.at_position(-self._num_lookahead_tokens)
+            due = sorted(dict.fromkeys(due + ahead), key=_running_order)
+        return due
 
     def filling(self) -> list[Request]:
         """Those whose next token fills a block, which is to be published."""
-        return in_order(self.calendar.at_position(-1))
+        return self.calendar.at_position(-1)
 
     def advance(self) -> list[Request]:
         """Grant each of them its token, and note those for which it is the last.
@@ -164,14 +165,22 @@ class SteadyDecodes:
         """Append one new token to each of them.
 
         Args:
-            tokens: Token ids, checked, in order of admission.
+            tokens: Token ids in order of admission.
 
         Returns:
             Those that may have reached their end with it, in order of admission.
+
+        Raises:
+            TypeError: One of them is no token id; then nobody has got any.
+            OverflowError: Likewise.
         """
         columns = self.columns
-        deque(map(array.append, columns.token_ids, tokens), maxlen=0)  # no loop in Python
-        stops = not columns.stop_ids.isdisjoint(tokens)
+        try:
+            deque(map(array.append, columns.token_ids, tokens), 0)  # a loop in C
+            stops = not columns.stop_ids.isdisjoint(tokens)
+        except (TypeError, OverflowError):
+            self._take_back()
+            raise
         if not (stops or self.ending):
             return []
         ends = {columns.place(request) for request in self.ending if request in self}
@@ -179,7 +188,8 @@ class SteadyDecodes:
             ends |= {at for at, token in enumerate(tokens) if token in columns.stop_ids}
         return [(columns.requests[at], tokens[at]) for at in sorted(ends)]
 
-
-def in_order(requests: dict[str, Request]) -> list[Request]:
-    """Requests in order of admission."""
-    return sorted(requests.values(), key=_running_order) if requests else []
+    def _take_back(self) -> None:
+        """Remove new tokens from those that have got theirs already."""
+        for request in self.columns.requests:
+            if request.debt:
+                request.token_ids.pop()
