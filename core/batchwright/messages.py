@@ -152,9 +152,11 @@ class ModelOutput:
     extras: dict[str, Any] = Factory(dict)
 
 
-@frozen
+@define
 class Leap:
     """Steps in a row in which the same requests decode, and nothing is decided.
+
+    Read it, do not change it.
 
     Args:
         version: The same in two leaps if their requests are the same.
@@ -173,7 +175,7 @@ class Leap:
     until: float
 
 
-@frozen
+@define
 class LeapOutput:
     """What the executor computed in a leap.
 
@@ -181,11 +183,13 @@ class LeapOutput:
         num_steps: Steps; at least one, and none behind one in which a request ends.
         token_ids: Each request's new tokens, one a step.
         last_begin: When the last step began (seconds).
+        ends: Places of those whose last token may end them; no other token does.
     """
 
     num_steps: int
     token_ids: list[array[int]]
     last_begin: float
+    ends: list[int] = Factory(list)
 
 
 @define

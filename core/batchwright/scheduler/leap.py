@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Sequence
 from typing import Final
 
 from batchwright.messages import Leap, LeapOutput, StepOutputs
@@ -131,7 +130,8 @@ class Leaps:
         for request in steady.advance():
             state.marks.reach(request)
         state.now = output.last_begin
-        self._end([piece[-1] for piece in output.token_ids])
+        if output.ends or steady.ending:
+            self._end(output)
         outputs = StepOutputs(state.step_id - 1)
         outputs.finished, state.ended = state.ended, {}
         return outputs
@@ -166,14 +166,13 @@ class Leaps:
         used = state.kv.num_usable_blocks - state.kv.num_free_blocks
         counts.most_used_blocks = max(counts.most_used_blocks, used)
 
-    def _end(self, last_tokens: Sequence[int]) -> None:
+    def _end(self, output: LeapOutput) -> None:
         """End those whose last token it was, in order of admission."""
         steady = self._state.steady
         columns = steady.columns
         ends = {columns.place(request) for request in steady.ending if request in steady}
-        if not columns.stop_ids.isdisjoint(last_tokens):
-            ends |= {at for at, token in enumerate(last_tokens) if token in columns.stop_ids}
-        done = [(columns.requests[at], last_tokens[at]) for at in sorted(ends)]
+        places = sorted(ends.union(output.ends))
+        done = [(columns.requests[at], output.token_ids[at][-1]) for at in places]
         for request, token in done:
             if request.finish is None:  # or the end of another one has ended it, too
                 self._results.end_if_done(request, token)

@@ -197,8 +197,14 @@ class Scheduler:
             StepError: A component called it.
             PluginError: A component failed too often in a row.
         """
-        with self._alone("commit_leap()"):
+        self._begin("commit_leap()")
+        try:
             return self._leaps.commit(leap, output)
+        except Exception as error:
+            blame(error, self._state.components)
+            raise
+        finally:
+            self._end()
 
     def recover(self) -> None:
         """Put every running request back, since the executor has lost everything.
@@ -225,8 +231,14 @@ class Scheduler:
                 nothing was added.
             StepError: A component called it.
         """
-        with self._alone("add_request()"):
+        self._begin("add_request()")
+        try:
             self._intake.add(request)
+        except Exception as error:
+            blame(error, self._state.components)
+            raise
+        finally:
+            self._end()
 
     def abort(self, request_ids: str | Iterable[str]) -> None:
         """End requests at once, in whatever state; unknown ids are ignored.

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from batchwright.exceptions import ConfigError, RequestRefusedError
+from batchwright.protocols.component import overrides
 from batchwright.request import Request
 from batchwright_plugins.command.batch import REFUSED
 
@@ -69,6 +70,8 @@ class Simulation:
         self._leaps = section.leap
         self._until = section.until or _FOREVER
         self._max_queue = section.max_queue or _FOREVER
+        self._is_limited = section.until is not None or section.max_queue is not None
+        self._follows = overrides(workload, "on_finish")
         self._on_refused = on_refused
         lengths = engine.executor.truth
         if lengths is None:
@@ -93,7 +96,8 @@ class Simulation:
                 self._wait_until(self.arriving.next_time)
             else:
                 return
-            self._check_limits()
+            if self._is_limited:
+                self._check_limits()
 
     def stop(self, number: int, frame: FrameType | None = None) -> None:
         """End it before the next step; called a second time, at once."""
@@ -172,9 +176,8 @@ class Simulation:
     def _end(self, request_id: str, reason: str) -> None:
         arrival, request = self._live.pop(request_id)
         self.reasons[reason] += 1
-        followers = self._workload.on_finish(arrival, request.view)
-        if followers:
-            self.arriving.follow(followers)
+        if self._follows:
+            self.arriving.follow(self._workload.on_finish(arrival, request.view))
 
     def _check_limits(self) -> None:
         now, num_waiting = self._clock.now(), self._scheduler.num_waiting

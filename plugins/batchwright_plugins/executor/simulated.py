@@ -164,10 +164,10 @@ class Simulated(Executor):
                 break
         clock.wait_until(now)
         pieces = [sequence.page[:num_steps] for sequence in sequences]
-        for at, left in enumerate(lefts):
-            if left == num_steps:
-                pieces[at][-1] = EOS
-        return LeapOutput(num_steps, pieces, begin)
+        ends = [at for at, left in enumerate(lefts) if left == num_steps]
+        for at in ends:
+            pieces[at][-1] = EOS
+        return LeapOutput(num_steps, pieces, begin, ends)
 
     def _take_over(self, plan: SchedulerOutput) -> dict[str, int]:
         """Bring what is known of the requests up to date.
