@@ -71,7 +71,6 @@ class _Sequence:
 
     Args:
         num_prompt_tokens: Tokens of its prompt.
-        num_known_tokens: Prompt and outputs, its own samples included; behind, after a leap.
         length: Known tokens at its end; 0: it does not end by itself.
         token_id: What it puts out until then.
 
@@ -80,13 +79,10 @@ class _Sequence:
         page: The token, as often as a leap has steps.
     """
 
-    __slots__ = ("length", "num_known_tokens", "num_prompt_tokens", "page", "row")
+    __slots__ = ("length", "num_prompt_tokens", "page", "row")
 
-    def __init__(
-        self, num_prompt_tokens: int, num_known_tokens: int, length: int, token_id: int
-    ) -> None:
+    def __init__(self, num_prompt_tokens: int, length: int, token_id: int) -> None:
         self.num_prompt_tokens = num_prompt_tokens
-        self.num_known_tokens = num_known_tokens
         self.length = length
         self.row = [token_id]
         self.page = array("I", self.row) * MOST_STEPS
@@ -108,6 +104,8 @@ class Simulated(Executor):
         self.lengths = KnownLengths()
         self._estimator: Estimator | None = ctx.parts.get("estimator")
         self._sequences: dict[str, _Sequence] = {}
+        self._behind: dict[str, int] = {}
+        """Tokens known of requests that are still being computed up to the last of them."""
 
     @property
     def truth(self) -> KnownLengths:
@@ -135,15 +133,17 @@ class Simulated(Executor):
 
     def restart(self) -> None:
         self._sequences.clear()
+        self._behind.clear()
 
     def execute(self, plan: SchedulerOutput) -> ModelOutput:
         for request_id in plan.finished_req_ids:
             self._sequences.pop(request_id, None)
+            self._behind.pop(request_id, None)
             self.lengths.forget(request_id)
         output = ModelOutput()
         if plan.num_scheduled_tokens:
             starts = self._take_over(plan)
-            self._pass_time(plan.num_scheduled_tokens, starts)
+            self._pass_time(plan, starts)
             output.req_ids = list(starts)
             output.sampled_token_ids = self._sample(plan, starts)
         return output
@@ -180,43 +180,51 @@ class Simulated(Executor):
         for request_id in cached.resumed_req_ids:
             sequence = self._sequences[request_id]
             num_outputs = cached.num_output_tokens[cached.req_ids.index(request_id)]
-            sequence.num_known_tokens = sequence.num_prompt_tokens + num_outputs
+            self._behind[request_id] = sequence.num_prompt_tokens + num_outputs
         for new in plan.scheduled_new_reqs:
             num_prompt = len(new.prompt_token_ids)
             length, token_id = self.lengths.answer(new.req_id)
             self._sequences[new.req_id] = _Sequence(
-                num_prompt,
-                num_prompt + len(new.output_token_ids),
-                length and num_prompt + length,
-                token_id,
+                num_prompt, length and num_prompt + length, token_id
             )
+            self._behind[new.req_id] = num_prompt + len(new.output_token_ids)
             starts[new.req_id] = new.num_computed_tokens
         return starts
 
-    def _pass_time(self, grants: Mapping[str, int], starts: Mapping[str, int]) -> None:
+    def _pass_time(self, plan: SchedulerOutput, starts: Mapping[str, int]) -> None:
         assert self._estimator is not None, "load() was called"
-        prefills = [(n, starts[request_id]) for request_id, n in grants.items() if n > 1]
-        shape = StepShape.of(prefills)
-        num_decodes = len(grants) - len(prefills)
+        shape = StepShape()
+        num_decodes, context = len(starts), sum(starts.values())
+        if plan.total_num_scheduled_tokens > num_decodes:
+            for request_id, num_tokens in plan.num_scheduled_tokens.items():
+                if num_tokens > 1:
+                    shape = shape.with_prefill(num_tokens, starts[request_id])
+                    num_decodes -= 1
+                    context -= starts[request_id]
         if num_decodes:
-            context = sum(starts.values()) - sum(start for _, start in prefills)
             shape = shape.with_decodes(num_decodes, context)
         clock = self.ctx.clock
         clock.wait_until(clock.now() + self._estimator.step_time(shape))
 
     def _sample(self, plan: SchedulerOutput, starts: Mapping[str, int]) -> list[list[int]]:
         """A token for each request whose last known token was computed; drafts are wrong."""
-        rows: list[list[int]] = []
-        grants, drafts = plan.num_scheduled_tokens, plan.scheduled_draft_token_ids
-        sequences = self._sequences
-        for request_id, start in starts.items():
-            sequence = sequences[request_id]
-            computed = start + grants[request_id]
-            if drafts:
-                computed -= len(drafts.get(request_id, ()))
-            if computed < sequence.num_known_tokens:
-                rows.append([])
-                continue
-            sequence.num_known_tokens = computed + 1
-            rows.append(_END if computed + 1 == sequence.length else sequence.row)
+        sequences, behind = self._sequences, self._behind
+        rows = [
+            _END if start + 2 == (sequence := sequences[request_id]).length else sequence.row
+            for request_id, start in starts.items()
+        ]
+        if behind or plan.scheduled_draft_token_ids:
+            grants, drafts = plan.num_scheduled_tokens, plan.scheduled_draft_token_ids
+            for at, (request_id, start) in enumerate(starts.items()):
+                if request_id in behind or request_id in drafts:
+                    computed = start + grants[request_id] - len(drafts.get(request_id, ()))
+                    rows[at] = self._row(request_id, computed)
         return rows
+
+    def _row(self, request_id: str, computed: int) -> list[int]:
+        """The answer to a request of which so many tokens are computed now."""
+        if computed < self._behind.get(request_id, 0):
+            return []
+        self._behind.pop(request_id, None)
+        sequence = self._sequences[request_id]
+        return _END if computed + 1 == sequence.length else sequence.row
