@@ -102,7 +102,7 @@ class Simulated(Executor):
     def __init__(self, options: Any, ctx: Context) -> None:
         super().__init__(options, ctx)
         self.lengths = KnownLengths()
-        self._estimator: Estimator | None = ctx.parts.get("estimator")
+        self._estimator: Estimator | None = None
         self._sequences: dict[str, _Sequence] = {}
         self._behind: dict[str, int] = {}
         """Tokens known of requests that are still being computed up to the last of them."""
@@ -117,6 +117,7 @@ class Simulated(Executor):
         Raises:
             ConfigError: There is no estimator: this is no simulation.
         """
+        self._estimator = self.ctx.parts.get("estimator")
         if self._estimator is None:
             problem = f"executor {self.name!r} has no estimator; it works in simulations alone"
             raise ConfigError(problem, path="executor.use")
