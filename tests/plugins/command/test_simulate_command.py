@@ -324,7 +324,7 @@ def test_interrupt_keeps_what_is_finished(folder: Path) -> None:
         assert process.poll() is None
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Stopped: interrupted." in errors
     found = table(folder)
