@@ -12,7 +12,8 @@ from __future__ import annotations
 import heapq
 import math
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -35,6 +36,10 @@ STANDSTILL: Final = Epoch()
 """The epoch of a request whose count advances only when it is told to; stays 0."""
 
 
+NEVER: Final = 1 << 62
+"""More steps than there will be."""
+
+
 class Calendar:
     """Appointments of requests that follow one epoch.
 
@@ -43,13 +48,14 @@ class Calendar:
         period: Tokens between two recurring appointments: the block size.
     """
 
-    __slots__ = ("_appointments", "_epoch", "_period", "_wheel")
+    __slots__ = ("_appointments", "_dues", "_epoch", "_wheel", "period")
 
     def __init__(self, epoch: Epoch, period: int) -> None:
         self._epoch = epoch
-        self._period = period
+        self.period = period
         self._wheel: list[list[Request]] = [[] for _ in range(period)]
         self._appointments: dict[int, list[str]] = {}
+        self._dues: list[int] = []
 
     def enter(self, request: Request) -> None:
         """Take up a request that follows the epoch."""
@@ -61,7 +67,7 @@ class Calendar:
         del bucket[bisect_left(bucket, request.running_order, key=_running_order)]
 
     def _bucket(self, request: Request) -> list[Request]:
-        return self._wheel[-request.computed_base % self._period]
+        return self._wheel[-request.computed_base % self.period]
 
     def at_position(self, offset: int) -> list[Request]:
         """Requests whose computed tokens are ``offset`` modulo the period now.
@@ -71,12 +77,40 @@ class Calendar:
         Returns:
             Them in order of admission; do not change the list.
         """
-        return self._wheel[(self._epoch.value - offset) % self._period]
+        return self._wheel[(self._epoch.value - offset) % self.period]
+
+    def at_position_over(self, offset: int, num_steps: int) -> list[Request]:
+        """Those of ``at_position`` now, and behind each of the next advances, in a row."""
+        start = (self._epoch.value - offset) % self.period
+        turned = self._wheel[start:] + self._wheel[:start]
+        rounds, rest = divmod(num_steps, self.period)
+        last = list(chain.from_iterable(turned[:rest]))
+        return list(chain.from_iterable(turned)) * rounds + last if rounds else last
 
     def appoint(self, request: Request, num_computed_tokens: int) -> None:
         """Have a request come due when its computed tokens reach a later count."""
         due = num_computed_tokens - request.computed_base
-        self._appointments.setdefault(due, []).append(request.request_id)
+        ids = self._appointments.get(due)
+        if ids is None:
+            self._appointments[due] = ids = []
+            heapq.heappush(self._dues, due)
+        ids.append(request.request_id)
+
+    def steps_to_appointment(self, running: Mapping[str, Request]) -> int:
+        """Advances of the epoch until a request that follows it may come due.
+
+        Appointments of those who have left are forgotten.
+        """
+        now = self._epoch.value
+        while self._dues:
+            due = self._dues[0]
+            if due > now:
+                for request_id in self._appointments.get(due, ()):
+                    request = running.get(request_id)
+                    if request is not None and request.epoch is self._epoch:
+                        return due - now
+            self._appointments.pop(heapq.heappop(self._dues), None)
+        return NEVER
 
     def due(self) -> list[str]:
         """Ids of requests with an appointment now; each appointment is kept once.

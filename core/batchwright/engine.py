@@ -17,7 +17,8 @@ from batchwright.exceptions import BatchwrightError, ExecutorError, RequestRefus
 from batchwright.messages import ModelOutput, RequestOutput, SchedulerOutput, StepOutputs
 from batchwright.metrics import RequestTimes
 from batchwright.protocols import Executor, ModelInfo, Tokenizer
-from batchwright.request import Request, RequestStatus
+from batchwright.protocols.component import overrides
+from batchwright.request import Finish, Request, RequestStatus
 from batchwright.sampling_params import SamplingParams
 from batchwright.scheduler import Scheduler
 
@@ -45,6 +46,7 @@ class Engine:
         self.model = model
         self._max_restarts = max_restarts
         self._num_failures = 0
+        self._leaps = overrides(executor, "leap") and not executor.has_halves
         self._pending: deque[SchedulerOutput] = deque()
         self._answers: dict[str, _Answer] = {}
         self._ids = itertools.count()
@@ -137,6 +139,23 @@ class Engine:
             ExecutorError: The executor failed ``max_restarts`` times in a row.
             PluginError: A component failed too often in a row.
         """
+        plan, outputs = self.advance()
+        if outputs is None:
+            return []
+        if plan.is_empty and not outputs.finished and not self._pending:
+            self._wait()
+        return self._collect(outputs)
+
+    def advance(self) -> tuple[SchedulerOutput, StepOutputs | None]:
+        """Plan and compute one step, without a word to those who asked.
+
+        Returns:
+            The plan that was computed, and what it brought; None if the executor failed.
+
+        Raises:
+            ExecutorError: The executor failed ``max_restarts`` times in a row.
+            PluginError: A component failed too often in a row.
+        """
         # Without live requests only as much is planned as it takes to tell that they ended.
         depth = self.scheduler.pipeline_depth if self.scheduler.requests else 1
         while len(self._pending) < depth:
@@ -146,16 +165,29 @@ class Engine:
                 break
         return self._compute_next()
 
-    def _compute_next(self) -> list[RequestOutput]:
+    def _compute_next(self) -> tuple[SchedulerOutput, StepOutputs | None]:
         plan = self._pending[0]
         output = self._execute(plan)
         if output is None:
-            return []
+            return plan, None
         self._pending.popleft()
-        step = self.scheduler.update_from_output(plan, output)
-        if plan.is_empty and not step.finished and not self._pending:
-            self._wait()
-        return self._collect(step)
+        return plan, self.scheduler.update_from_output(plan, output)
+
+    def leap(self, until: float) -> dict[str, Finish] | None:
+        """Compute many steps at once, as far as nothing is decided in them.
+
+        Args:
+            until: No step begins at that time or later (seconds).
+
+        Returns:
+            By request, how it has ended; None if the next step is one to ``advance``.
+        """
+        if not self._leaps or self._pending:
+            return None
+        leap = self.scheduler.plan_leap(until)
+        if leap is None:
+            return None
+        return self.scheduler.commit_leap(leap, self.executor.leap(leap))
 
     def generate(
         self,
@@ -181,7 +213,8 @@ class Engine:
                     mine.remove(output.request_id)
                     yield output
         while self._pending and not self.scheduler.requests:
-            self._compute_next()  # nobody wants its results, but it holds blocks
+            _, outputs = self._compute_next()  # nobody wants its results, but it holds blocks
+            self._collect(outputs or StepOutputs(0))
 
     def close(self) -> None:
         """Let components and executor release what they hold."""

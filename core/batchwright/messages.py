@@ -153,6 +153,46 @@ class ModelOutput:
 
 
 @define
+class Leap:
+    """Steps in a row in which the same requests decode, and nothing is decided.
+
+    Read it, do not change it.
+
+    Args:
+        version: The same in two leaps if their requests are the same.
+        req_ids: The requests, in order of admission.
+        token_ids: Their known tokens; neither list is to be changed.
+        context: Their computed tokens before the first step, summed.
+        max_steps: Steps at most.
+        until: No step begins at this time or later (seconds).
+    """
+
+    version: int
+    req_ids: list[str]
+    token_ids: list[array[int]]
+    context: int
+    max_steps: int
+    until: float
+
+
+@define
+class LeapOutput:
+    """What the executor computed in a leap.
+
+    Args:
+        num_steps: Steps; at least one, and none behind one in which a request ends.
+        token_ids: Each request's new tokens, one a step.
+        last_begin: When the last step began (seconds).
+        ends: Places of those whose last token may end them; no other token does.
+    """
+
+    num_steps: int
+    token_ids: list[array[int]]
+    last_begin: float
+    ends: list[int] = Factory(list)
+
+
+@define
 class StepOutputs:
     """What one step brought, in parallel columns.
 

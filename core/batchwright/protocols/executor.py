@@ -12,7 +12,7 @@ from attrs import field, frozen
 
 from batchwright.context import Context
 from batchwright.exceptions import ExecutorError
-from batchwright.messages import ModelOutput, SchedulerOutput
+from batchwright.messages import Leap, LeapOutput, ModelOutput, SchedulerOutput
 from batchwright.protocols.attention import AttentionBackend
 from batchwright.protocols.component import Component
 from batchwright.protocols.feature import ExecutorHalf
@@ -31,6 +31,28 @@ class Tokenizer(Protocol):
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of tokens, special ones left out."""
+        ...
+
+
+class Truth(Protocol):
+    """How requests will be answered: what a simulated executor knows before it computes."""
+
+    def expect(self, request_id: str, num_output_tokens: int, token_id: int) -> None:
+        """Say how a request to come is answered.
+
+        Args:
+            request_id: Its id.
+            num_output_tokens: Tokens until it ends by itself, the one that ends it included.
+            token_id: The token that it repeats until then.
+        """
+        ...
+
+    def forget(self, request_id: str) -> None:
+        """Drop what was said of a request."""
+        ...
+
+    def output_tokens(self, request_id: str) -> int | None:
+        """Tokens that a live request puts out if it is not cut; None: nothing was said."""
         ...
 
 
@@ -113,6 +135,11 @@ class Executor(Component):
             self._halves[name] = half
 
     @property
+    def truth(self) -> Truth | None:
+        """What it knows of answers before they are computed; None where nobody does."""
+        return None
+
+    @property
     def has_halves(self) -> bool:
         """Whether features listen here: they may have something to say after any plan."""
         return bool(self._halves)
@@ -155,6 +182,16 @@ class Executor(Component):
 
         Cost class: step.
         """
+
+    def leap(self, leap: Leap) -> LeapOutput:
+        """Compute steps in which the same requests decode; at least one.
+
+        An executor that overrides it knows beforehand what these steps bring, and when; the
+        clock is moved as if they were computed one by one. Simulated ones do.
+
+        Cost class: once for many steps.
+        """
+        raise NotImplementedError  # asked only where it is overridden
 
     @abstractmethod
     def restart(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar
 
 from batchwright.protocols.component import Component, Lifecycle
 from batchwright.request_view import RequestView
@@ -20,6 +21,10 @@ class Predictor(Component, Lifecycle):
     PluginError.
     """
 
+    reads_truth: ClassVar[bool] = False
+    """Whether it reads true lengths, from ``ctx.parts["truth"]`` (``Truth``): it can be
+    had in simulations alone, and reports say so."""
+
     @abstractmethod
     def output_tokens(self, requests: Sequence[RequestView]) -> Sequence[float]:
         """Estimate how many tokens each request will have put out at its end.
@@ -32,3 +37,7 @@ class Predictor(Component, Lifecycle):
 
         Cost class: event.
         """
+
+    def summary(self) -> dict[str, object]:
+        """How well it did, for tables and JSON; called at the end, or any time."""
+        return {}

@@ -98,7 +98,7 @@ class Results:
             return False
         for request, token in last:
             if request.finish is None:  # or the end of another one has ended it, too
-                self._end_if_done(request, token)
+                self.end_if_done(request, token)
         return True
 
     def _deliver(self, flight: Flight, request: Request, tokens: list[int]) -> list[int]:
@@ -141,7 +141,7 @@ class Results:
             delivered += 1
             if request.first_token_time is None:
                 request.first_token_time = state.clock.now()
-            if self._end_if_done(request, token):
+            if self.end_if_done(request, token):
                 break
         if request.status is RequestStatus.RUNNING:
             self._carry_on(request)
@@ -158,7 +158,8 @@ class Results:
         ):
             steady.join(request)
 
-    def _end_if_done(self, request: Request, token: int) -> bool:
+    def end_if_done(self, request: Request, token: int) -> bool:
+        """End a request if its newest token was its last; whether it was."""
         stopped = _stop(request, token, stops_early=self._state.settings.compat.stops_early)
         detail = stopped or _length(request, self._state.limits.max_model_len)
         if detail is None:

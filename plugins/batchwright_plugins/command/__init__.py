@@ -7,16 +7,37 @@ when it runs.
 from __future__ import annotations
 
 from batchwright import Command, hookimpl
+from batchwright_plugins.command.calibrate import CalibrateCommand
 from batchwright_plugins.command.config import ConfigCommand
 from batchwright_plugins.command.explain import ExplainCommand
 from batchwright_plugins.command.new import NewCommand
 from batchwright_plugins.command.plugins import PluginsCommand
 from batchwright_plugins.command.run import RunCommand
+from batchwright_plugins.command.simulate import SimulateCommand
+from batchwright_plugins.command.workload import WorkloadCommand
 
-__all__ = ["ConfigCommand", "ExplainCommand", "NewCommand", "PluginsCommand", "RunCommand"]
+__all__ = [
+    "CalibrateCommand",
+    "ConfigCommand",
+    "ExplainCommand",
+    "NewCommand",
+    "PluginsCommand",
+    "RunCommand",
+    "SimulateCommand",
+    "WorkloadCommand",
+]
 
 
 @hookimpl
 def batchwright_register_command() -> list[type[Command]]:
     """Offer the commands."""
-    return [ConfigCommand, ExplainCommand, NewCommand, PluginsCommand, RunCommand]
+    return [
+        CalibrateCommand,
+        ConfigCommand,
+        ExplainCommand,
+        NewCommand,
+        PluginsCommand,
+        RunCommand,
+        SimulateCommand,
+        WorkloadCommand,
+    ]

@@ -127,6 +127,11 @@ class PagedKV(KVManager):
                 request.state[slot].publish_next(publish)
         return [[block_id] for block_id in new]
 
+    def leap(self, growing: Sequence[RequestView], filling: Sequence[RequestView]) -> None:
+        # Blocks are taken in the same order as step by step. Publishing may come after all
+        # of it: what is published is in use, what is taken is not.
+        self.carry(growing, filling)
+
     def block_ids(self, request: RequestView) -> list[int]:
         return self._table(request).block_ids.copy()
 
@@ -138,11 +143,15 @@ class PagedKV(KVManager):
         return block_ids
 
     def release(self, block_ids: Sequence[int]) -> None:
+        if not self._caches:  # nothing is shared, nothing worth keeping
+            self._free.add_empty(block_ids[::-1])
+            return
+        references = self._references
         empty: list[int] = []
         cached: list[int] = []
         for block_id in reversed(block_ids):
-            self._references[block_id] -= 1
-            if not self._references[block_id]:
+            references[block_id] -= 1
+            if not references[block_id]:
                 (cached if self._index.holds(block_id) else empty).append(block_id)
         self._free.add_empty(empty)
         self._free.add_cached(cached)
@@ -177,9 +186,10 @@ class PagedKV(KVManager):
         yield from self._index.audit()
 
     def _audit_references(self, counted: list[int], free: set[int]) -> Iterator[str]:
+        counts = self._references if self._caches else counted  # none are kept without sharing
         for block_id in range(1, self._num_blocks):
-            references = self._references[block_id]
-            if references != counted[block_id]:
+            references = counts[block_id]
+            if references != counted[block_id] or (references > 1 and not self._caches):
                 yield (
                     f"block {block_id} has {references} references, "
                     f"{counted[block_id]} tables hold it"
@@ -206,10 +216,12 @@ class PagedKV(KVManager):
     def _take(self, count: int) -> list[int]:
         """Free blocks, emptied; there are so many."""
         block_ids = self._free.take_many(count)
-        for block_id in block_ids:
-            if self._hash_of[block_id] is not None:
-                self._index.remove(block_id)
-            self._references[block_id] = 1
+        if self._caches:
+            hash_of, references = self._hash_of, self._references
+            for block_id in block_ids:
+                if hash_of[block_id] is not None:
+                    self._index.remove(block_id)
+                references[block_id] = 1
         return block_ids
 
     def _publish(self, table: BlockTable, num_full: int) -> None:

@@ -265,6 +265,7 @@ CASES: dict[str, dict[str, Case]] = {
     "predictor": {
         **ABOUT,
         "output_tokens": Case("step", [*without(), [NAN], [-1.0], [float("inf")], ["x"], []]),
+        "summary": Case("logged"),
     },
     "feature": {
         **ABOUT,
@@ -296,6 +297,7 @@ CASES: dict[str, dict[str, Case]] = {
         "hit_length": Case("logged"),
         "free": Case("logged"),
         "audit": Case("logged"),
+        "leap": Case("logged"),  # called in simulations alone: see tests/simulation
         "num_usable_blocks": Case("logged"),
         "num_free_blocks": Case("run"),
         "usage": Case("logged"),
@@ -316,6 +318,8 @@ ELSEWHERE = {
     "executor": "test_executor_failures",
     "attention": "an executor's part: its failures are the executor's",
     "command": "not part of a run",
+    "estimator": "its failures are those of who asks it",
+    "workload": "not part of a scheduler",
 }
 QUEUE = {
     "peek": Case("step", [*without(), 5]),

@@ -1,0 +1,230 @@
+"""An executor that computes nothing: a step takes as long as an estimator says."""
+
+from __future__ import annotations
+
+from array import array
+from operator import sub
+from typing import TYPE_CHECKING, Any, Final
+from zlib import crc32
+
+from attrs import frozen
+
+from batchwright.exceptions import ConfigError
+from batchwright.messages import LeapOutput, ModelOutput
+from batchwright.option import option
+from batchwright.protocols import Executor, ModelInfo, StepShape
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from batchwright.context import Context
+    from batchwright.messages import Leap, SchedulerOutput
+    from batchwright.protocols import Estimator, ModelSettings
+
+__all__ = ["EOS", "KnownLengths", "Simulated"]
+
+MOST_STEPS: Final = 1024
+"""Steps of a leap at most."""
+EOS: Final = 0
+"""The token that ends a sequence."""
+
+_VOCAB_SIZE: Final = 2**32 - 1
+_ENDLESS: Final = 1 << 62
+_LAST: Final = 2
+"""Length minus computed tokens of a decode that samples its last token."""
+
+
+@frozen
+class Options:
+    """Options of the simulated executor."""
+
+    max_model_len: int = option(1 << 20, "Longest sequence of the model.", unit="tokens", ge=2)
+    kv_bytes_per_token: int = option(
+        131_072, "What a token takes in the KV cache, for kv.memory.", unit="bytes", ge=1
+    )
+
+
+class KnownLengths:
+    """True output lengths of live requests: the executor's, and an oracle's."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, tuple[int, int]] = {}
+
+    def expect(self, request_id: str, num_output_tokens: int, token_id: int) -> None:
+        """See ``batchwright.protocols.Truth``."""
+        self._by_id[request_id] = num_output_tokens, token_id
+
+    def output_tokens(self, request_id: str) -> int | None:
+        """See ``batchwright.protocols.Truth``."""
+        found = self._by_id.get(request_id)
+        return None if found is None else found[0]
+
+    def answer(self, request_id: str) -> tuple[int, int]:
+        """Length and token of an answer; one that nobody expected never ends by itself."""
+        found = self._by_id.get(request_id)
+        return found or (0, 1 + crc32(request_id.encode()) % (_VOCAB_SIZE - 1))
+
+    def forget(self, request_id: str) -> None:
+        """See ``batchwright.protocols.Truth``."""
+        self._by_id.pop(request_id, None)
+
+
+class Simulated(Executor):
+    """Answers plans at once, and lets the clock go on by what a step would take.
+
+    How long that is, an estimator says: the simulation's truth (``simulation.estimator``).
+    A request repeats one token until its true length is reached, and then ends its
+    sequence. On a clock that is not virtual it sleeps.
+    """
+
+    name = "simulated"
+    Options = Options
+
+    def __init__(self, options: Any, ctx: Context) -> None:
+        super().__init__(options, ctx)
+        self.lengths = KnownLengths()
+        self._estimator: Estimator | None = None
+        self._num_prompt_tokens: dict[str, int] = {}
+        self._length_of: dict[str, int] = {}
+        """By request, known tokens at its end."""
+        self._page_of: dict[str, array[int]] = {}
+        """By request, the token that it repeats, as often as a leap has steps."""
+        self._behind: dict[str, int] = {}
+        """Tokens known of requests that are still being computed up to the last of them."""
+
+    @property
+    def truth(self) -> KnownLengths:
+        return self.lengths
+
+    def load(self, settings: ModelSettings) -> ModelInfo:
+        """Load nothing.
+
+        Raises:
+            ConfigError: There is no estimator: this is no simulation.
+        """
+        self._estimator = self.ctx.parts.get("estimator")
+        if self._estimator is None:
+            problem = f"executor {self.name!r} has no estimator; it works in simulations alone"
+            raise ConfigError(problem, path="executor.use")
+        return ModelInfo(
+            name=f"simulated, step times by {self._estimator.name!r}",
+            max_model_len=settings.max_model_len or self.options.max_model_len,
+            vocab_size=_VOCAB_SIZE,
+            eos_token_ids=(EOS,),
+            kv_bytes_per_token=self.options.kv_bytes_per_token,
+        )
+
+    def allocate_kv(self, num_blocks: int, block_size: int) -> None:
+        """Nothing is kept in blocks."""
+
+    def restart(self) -> None:
+        for table in (self._num_prompt_tokens, self._length_of, self._page_of, self._behind):
+            table.clear()
+
+    def execute(self, plan: SchedulerOutput) -> ModelOutput:
+        for request_id in plan.finished_req_ids:
+            self._forget(request_id)
+        output = ModelOutput()
+        if plan.num_scheduled_tokens:
+            starts = self._take_over(plan)
+            self._pass_time(plan, starts)
+            output.req_ids = list(starts)
+            output.sampled_token_ids = self._sample(plan, starts)
+        return output
+
+    def leap(self, leap: Leap) -> LeapOutput:
+        assert self._estimator is not None, "load() was called"
+        ids = leap.req_ids
+        # Tokens that each still puts out: a loop in C, since this is done at every event.
+        lefts = list(map(sub, map(self._length_of.__getitem__, ids), map(len, leap.token_ids)))
+        shortest = min(lefts)
+        most = min(leap.max_steps, MOST_STEPS, shortest)
+        clock, until = self.ctx.clock, leap.until
+        begin = now = clock.now()
+        num_steps = 0
+        for seconds in self._estimator.decode_times(len(ids), leap.context):
+            begin = now
+            now += seconds  # one by one, as stepping does: sums of floats depend on it
+            num_steps += 1
+            if num_steps == most or now >= until:
+                break
+        clock.wait_until(now)
+        page_of = self._page_of
+        pieces = [page_of[request_id][:num_steps] for request_id in ids]
+        output = LeapOutput(num_steps, pieces, begin)
+        if num_steps == shortest:
+            output.ends = [at for at, left in enumerate(lefts) if left == num_steps]
+            for at in output.ends:
+                pieces[at][-1] = EOS
+        return output
+
+    def _forget(self, request_id: str) -> None:
+        for table in (self._num_prompt_tokens, self._length_of, self._page_of, self._behind):
+            table.pop(request_id, None)
+        self.lengths.forget(request_id)
+
+    def _take_over(self, plan: SchedulerOutput) -> dict[str, int]:
+        """Bring what is known of the requests up to date.
+
+        Returns:
+            By request of the plan, tokens that were computed before.
+        """
+        cached = plan.scheduled_cached_reqs
+        starts = dict(zip(cached.req_ids, cached.num_computed_tokens, strict=True))
+        for request_id in cached.resumed_req_ids:
+            num_outputs = cached.num_output_tokens[cached.req_ids.index(request_id)]
+            self._behind[request_id] = self._num_prompt_tokens[request_id] + num_outputs
+        for new in plan.scheduled_new_reqs:
+            request_id, num_prompt = new.req_id, len(new.prompt_token_ids)
+            length, token_id = self.lengths.answer(request_id)
+            self._num_prompt_tokens[request_id] = num_prompt
+            self._length_of[request_id] = num_prompt + length if length else _ENDLESS
+            self._page_of[request_id] = array("I", [token_id]) * MOST_STEPS
+            self._behind[request_id] = num_prompt + len(new.output_token_ids)
+            starts[request_id] = new.num_computed_tokens
+        return starts
+
+    def _pass_time(self, plan: SchedulerOutput, starts: Mapping[str, int]) -> None:
+        assert self._estimator is not None, "load() was called"
+        num_requests, context = len(starts), sum(starts.values())
+        num_tokens = plan.total_num_scheduled_tokens
+        if num_tokens == num_requests:
+            shape = StepShape(num_requests, context)
+        else:
+            grants = plan.num_scheduled_tokens.items()
+            prefills = [(n, starts[request_id]) for request_id, n in grants if n > 1]
+            num_decodes = num_requests - len(prefills)
+            shape = StepShape(
+                num_decodes,
+                context - sum(start for _, start in prefills),
+                len(prefills),
+                num_tokens - num_decodes,
+                sum([n * (start + n / 2) for n, start in prefills]),
+            )
+        clock = self.ctx.clock
+        clock.wait_until(clock.now() + self._estimator.step_time(shape))
+
+    def _sample(self, plan: SchedulerOutput, starts: Mapping[str, int]) -> list[list[int]]:
+        """A token for each request whose last known token was computed; drafts are wrong."""
+        page_of, behind = self._page_of, self._behind
+        rows = [[page_of[request_id][0]] for request_id in starts]
+        lefts = list(map(sub, map(self._length_of.__getitem__, starts), starts.values()))
+        if _LAST in lefts:
+            for at, left in enumerate(lefts):
+                if left == _LAST:
+                    rows[at] = [EOS]
+        if behind or plan.scheduled_draft_token_ids:
+            grants, drafts = plan.num_scheduled_tokens, plan.scheduled_draft_token_ids
+            for at, (request_id, start) in enumerate(starts.items()):
+                if request_id in behind or request_id in drafts:
+                    computed = start + grants[request_id] - len(drafts.get(request_id, ()))
+                    rows[at] = self._row(request_id, computed)
+        return rows
+
+    def _row(self, request_id: str, computed: int) -> list[int]:
+        """The answer to a request of which so many tokens are computed now."""
+        if computed < self._behind.get(request_id, 0):
+            return []
+        self._behind.pop(request_id, None)
+        at_end = computed + 1 == self._length_of[request_id]
+        return [EOS if at_end else self._page_of[request_id][0]]
