@@ -20,6 +20,9 @@ DEMO_CONFIG ?= examples/quickstart.toml
 DEMO_OUTPUT ?= out/quickstart.jsonl
 DEMO_ARGS ?=
 PYTEST_ARGS ?=
+# A folder of real traces for `make bench`; SIMULATION_ARGS=--million for a long run.
+TRACES ?=
+SIMULATION_ARGS ?=
 
 .DEFAULT_GOAL = help
 .PHONY: help demo compare test lint format pytest reference clean bench bench-peers diff-vllm record-golden
@@ -56,6 +59,7 @@ reference: $(STAMP)-test  ## Write the generated pages of docs/reference anew
 
 bench: $(STAMP)-engine  ## Measure what a step costs, and what a plugin adds
 	$(BIN)/python tests/benchmarks/scheduler_cost.py
+	$(BIN)/python tests/benchmarks/simulation_speed.py $(if $(TRACES),--traces $(TRACES)) $(SIMULATION_ARGS)
 	$(BIN)/python tests/benchmarks/plugin_cost.py
 
 bench-peers: $(PEER_VENV)/.made  ## Measure it beside vLLM's scheduler, in one run
