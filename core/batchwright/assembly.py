@@ -22,6 +22,7 @@ from batchwright.protocols import (
     AttentionBackend,
     Component,
     Control,
+    Executor,
     Feature,
     Gate,
     Limit,
@@ -88,21 +89,26 @@ class Assembly:
         check_host("engine", found, config.plugins.accept_degraded)
         unknown = self._limits(None, num_blocks=0)
         executor = self.make(config.once("executor"), unknown)
-        model = executor.load(
-            ModelSettings(
-                path=self._model_path(config.model.path),
-                dtype=config.model.dtype,
-                max_model_len=config.model.max_model_len,
-                seed=config.scheduler.seed,
-                attention=self._attention(unknown),
-            )
-        )
+        model = executor.load(self._model_settings(config.model.path, unknown))
         scheduler = self.scheduler(model)
         executor.allocate_kv(scheduler.limits.num_blocks, scheduler.limits.block_size)
         for feature in scheduler.components.features:
             with _named(feature, "executor_half"):
                 executor.install(feature.name, feature.executor_half())
         return Engine(scheduler, executor, model, max_restarts=config.executor.max_restarts)
+
+    def inspect(self) -> ModelInfo | None:
+        """Ask the executor about its model without loading it; None if it cannot tell.
+
+        Raises:
+            ModelError: The model could not be served.
+            PluginError: A component cannot be built.
+        """
+        path, unknown = self.config.model.path, self._limits(None, num_blocks=0)
+        if path is None:
+            return None
+        executor: Executor = self.make(self.config.once("executor"), unknown)
+        return executor.inspect(self._model_settings(path, unknown))
 
     def make(self, use: Use, limits: EngineLimits, **parts: Component) -> Any:
         """Build one component.
@@ -198,11 +204,24 @@ class Assembly:
             return chosen
         return self.config.named("victim", policy.default_victim or DEFAULT_VICTIM)
 
+    def _model_settings(self, path: str, limits: EngineLimits) -> ModelSettings:
+        return ModelSettings(
+            path=self._model_path(path),
+            dtype=self.config.model.dtype,
+            max_model_len=self.config.model.max_model_len,
+            seed=self.config.scheduler.seed,
+            attention=self._attention(limits),
+            block_size=self.config.kv.block_size,
+        )
+
     def _attention(self, limits: EngineLimits) -> Sequence[AttentionBackend]:
+        """The backend that is named; else all that take part in the choice, best first."""
         chosen = self.config.once("attention")
         if chosen.name != AUTO:
             return (self.make(chosen, limits),)
-        names = [found.name for found in self.plugins.registrations("attention")]
+        offered = self.plugins.registrations("attention")
+        ranks = [(-rank, r.name) for r in offered if (rank := r.cls.preference) is not None]
+        names = [name for _, name in sorted(ranks)]
         return tuple(self.make(self.config.named("attention", n), limits) for n in names)
 
     def _model_path(self, path: str) -> str:

@@ -13,10 +13,11 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from batchwright.engine import Engine
+    from batchwright.protocols import ModelInfo
     from batchwright_plugins.command.batch import Batch
     from batchwright_plugins.command.prompt_line import PromptLine
 
-__all__ = ["print_report", "start_lines"]
+__all__ = ["attention_line", "print_report", "start_lines"]
 
 _WIDTH = 23  # of the column of names
 
@@ -34,8 +35,17 @@ def start_lines(engine: Engine, num_prompts: int) -> Iterator[str]:
     gates = ", ".join(gate.name for gate in components.gates) or "none"
     yield (
         f"policy {components.policy.name}, gates {gates}, victim {components.victim.name}, "
-        f"preemption {components.preemption.name}, attention {model.attention or 'none'}"
+        f"preemption {components.preemption.name}, {attention_line(model)}"
     )
+
+
+def attention_line(model: ModelInfo) -> str:
+    """Say which attention backend is used, and why the others are not."""
+    reasons: dict[str, list[str]] = {}
+    for name, reason in model.attention_others:
+        reasons.setdefault(reason, []).append(name)
+    others = "; ".join(f"not {', '.join(names)}: {reason}" for reason, names in reasons.items())
+    return f"attention {model.attention or 'none'}" + (f" ({others})" if others else "")
 
 
 def print_report(console: Console, batch: Batch) -> None:
