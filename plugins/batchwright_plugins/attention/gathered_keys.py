@@ -60,9 +60,9 @@ class GatheredKeys:
             column = request * batch.block_tables.shape[1] + positions // block_size
             parts.append(torch.stack((column, positions % block_size)))
             key_lens.append(length - begin)
-        cells, offsets = to_device(
-            [torch.cat(parts, 1).flatten()], batch.block_tables.device
-        ).view(2, -1)
+        cells, offsets = to_device([torch.cat(parts, 1).flatten()], batch.block_tables.device).view(
+            2, -1
+        )
         blocks = batch.block_tables.flatten().index_select(0, cells).long()
         tokens = [
             torch.arange(starts[request], starts[request] + count)

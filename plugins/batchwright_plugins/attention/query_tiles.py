@@ -84,14 +84,20 @@ class QueryTiles:
         shape = TileShape.choose(spec, max(batch.query_lens))
         lens = torch.tensor(list(batch.query_lens), dtype=torch.int32)
         counts = (lens + shape.queries - 1) // shape.queries
-        num_reqs, num_tiles = len(lens), int(counts.sum())
-        requests = torch.repeat_interleave(torch.arange(num_reqs, dtype=torch.int32), counts)
+        num_tiles = int(counts.sum())
+        requests = torch.repeat_interleave(torch.arange(len(lens), dtype=torch.int32), counts)
         before = torch.repeat_interleave(counts.cumsum(0) - counts, counts)
         offsets = (torch.arange(num_tiles) - before) * shape.queries
         seq_lens = torch.tensor(list(batch.seq_lens), dtype=torch.int32)
         sent = to_device((requests, offsets.int(), seq_lens), batch.block_tables.device)
-        parts = sent.split([num_tiles, num_tiles, num_reqs])
-        return cls(shape, int(lens.sum()), *parts, max(batch.seq_lens))
+        return cls(
+            shape=shape,
+            num_tokens=int(lens.sum()),
+            requests=sent[:num_tiles],
+            offsets=sent[num_tiles : 2 * num_tiles],
+            seq_lens=sent[2 * num_tiles :],
+            longest=max(batch.seq_lens),
+        )
 
     def num_splits(self, window: int | None, num_kv_heads: int, processors: int) -> int:
         """Parts that each tile's keys are computed in, so that no processor idles.

@@ -41,7 +41,9 @@ class Library:
         version = _version(found)
         if version >= self.least and (self.below is None or version < self.below):
             return None
-        return f"it needs {self.name} {self._range()}, and {found} is installed; run: {self.install}"
+        return (
+            f"it needs {self.name} {self._range()}, and {found} is installed; run: {self.install}"
+        )
 
     def _range(self) -> str:
         least = f">={_text(self.least)}"

@@ -85,9 +85,9 @@ def attend_tiles(
     best = tl.full([ROWS], float("-inf"), tl.float32)
     total = tl.zeros([ROWS], tl.float32)
     if sinks is not None:  # a logit without a value: the first part counts it
-        if split == 0:
-            best = tl.load(sinks + head, mask=is_row, other=0.0).to(tl.float32) * LOG2E
-            total = tl.full([ROWS], 1.0, tl.float32)
+        sink = tl.load(sinks + head, mask=is_row, other=0.0).to(tl.float32) * LOG2E
+        best = tl.where(split == 0, sink, best)
+        total = tl.where(split == 0, 1.0, total)
     weighted = tl.zeros([ROWS, DIMS], tl.float32)
     for n in range(low, high, COLUMNS):
         at = n + columns

@@ -65,7 +65,7 @@ class TritonAttention(DeferredAttention):
         capability=(8, 0),
         most_head_size=256,
         most_group_size=128,
-        libraries=(Library("triton", (3, 0), None, "pip install triton"),),
+        libraries=(Library("triton", (3, 2), None, "pip install triton"),),
     )
 
     def unsupported(self, spec: AttentionSpec) -> str | None:

@@ -54,11 +54,9 @@ class XformersPagedAttention:
         self._spec = spec
         self._cache = BlockCache(spec, num_blocks)
         self._group = spec.num_query_heads // spec.num_kv_heads
-        columns = next(size for size in _BLOCKS if spec.block_size % size == 0)
-        self._operator = type(
-            "PagedSplitK", (triton_splitk.FwOp,), {"BLOCK_N": columns, "NAME": "paged_splitk"}
-        )
+        self._operator = _operator(spec.block_size)
         self._gather_from = gather_from if _has_dense_kernel() else None
+        self._room = self._queries_for(0)
 
     def begin_step(self, batch: AttentionBatch) -> None:
         """Sort requests into rows and prefills, and make the masks of each window."""
@@ -70,11 +68,8 @@ class XformersPagedAttention:
             window: self._step(batch, window, shared, dense, starts)
             for window in dict.fromkeys(self._spec.sliding_windows)
         }
-        self._room = None
-        if shared is not None:
-            shape = (shared.num_padded, self._spec.num_query_heads, self._spec.head_size)
-            dtype = getattr(torch, self._spec.dtype)
-            self._room = torch.zeros(shape, dtype=dtype, device=self._cache.device)
+        if shared is not None and shared.num_padded != len(self._room):
+            self._room = self._queries_for(shared.num_padded)
 
     def forward(
         self,
@@ -105,7 +100,8 @@ class XformersPagedAttention:
 
     def _sorted(self, batch: AttentionBatch) -> tuple[list[int], list[int]]:
         """Requests whose tokens are rows, and those whose keys are gathered."""
-        rows, dense = [], []
+        rows: list[int] = []
+        dense: list[int] = []
         for request, count in enumerate(batch.query_lens):
             is_dense = self._gather_from is not None and count >= self._gather_from
             (dense if is_dense else rows).append(request)
@@ -158,11 +154,14 @@ class XformersPagedAttention:
         )
         return bias if window is None else bias.make_local_attention_from_bottomright(window)
 
-    def _by_row(
-        self, layer: int, step: _Step, query: torch.Tensor, scale: float
-    ) -> torch.Tensor:
+    def _queries_for(self, num_rows: int) -> torch.Tensor:
+        """Room for the queries of so many rows."""
+        shape = (num_rows, self._spec.num_query_heads, self._spec.head_size)
+        dtype = getattr(torch, self._spec.dtype)
+        return torch.zeros(shape, dtype=dtype, device=self._cache.device)
+
+    def _by_row(self, layer: int, step: _Step, query: torch.Tensor, scale: float) -> torch.Tensor:
         assert step.rows is not None
-        assert self._room is not None
         num_rows = len(step.rows.tokens)
         torch.index_select(query, 0, step.rows.tokens, out=self._room[:num_rows])
         inputs = fmha.Inputs(
@@ -173,11 +172,10 @@ class XformersPagedAttention:
             scale=scale,
         )
         answer, _ = self._operator.apply(inputs, needs_gradient=False)
-        return answer.reshape(self._room.shape)[:num_rows]
+        rows: torch.Tensor = answer.reshape(self._room.shape)
+        return rows[:num_rows]
 
-    def _gathered(
-        self, layer: int, step: _Step, query: torch.Tensor, scale: float
-    ) -> torch.Tensor:
+    def _gathered(self, layer: int, step: _Step, query: torch.Tensor, scale: float) -> torch.Tensor:
         assert step.keys is not None
         keys, values = (
             cache[layer].flatten(0, 1).index_select(0, step.keys.slots)
@@ -190,15 +188,22 @@ class XformersPagedAttention:
             attn_bias=step.key_bias,
             scale=scale,
         )
-        return answer.reshape(-1, *query.shape[1:])
+        queries: torch.Tensor = answer.reshape(-1, *query.shape[1:])
+        return queries
 
     def _queries(self, query: torch.Tensor) -> torch.Tensor:
         """``[1, num_tokens, num_kv_heads, group_size, head_size]``."""
-        return query.unflatten(1, (self._spec.num_kv_heads, self._group)).unsqueeze(0)
+        return query.view(1, -1, self._spec.num_kv_heads, self._group, query.shape[2])
 
     def _shared(self, keys: torch.Tensor) -> torch.Tensor:
         """The same shape, every head of a group the same memory (a stride of zero)."""
         return keys.unsqueeze(2).expand(-1, -1, self._group, -1).unsqueeze(0)
+
+
+def _operator(block_size: int) -> Any:
+    """Xformers' split-k kernel, looking at as many keys together as a block allows."""
+    columns = next(size for size in _BLOCKS if block_size % size == 0)
+    return type("PagedSplitK", (triton_splitk.FwOp,), {"BLOCK_N": columns, "NAME": "paged_splitk"})
 
 
 def _has_dense_kernel() -> bool:

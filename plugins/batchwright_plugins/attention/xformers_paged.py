@@ -61,7 +61,7 @@ class XformersAttention(DeferredAttention):
         sinks=False,
         libraries=(
             Library("xformers", (0, 0, 35), (0, 0, 36), "pip install 'batchwright[cuda]'"),
-            Library("triton", (3, 0), None, "pip install triton"),
+            Library("triton", (3, 2), None, "pip install triton"),
         ),
     )
 
