@@ -17,7 +17,12 @@ ATTRIBUTES: dict[tuple[str, str], dict[str, Any]] = {
 }
 """What is said of components whose defaults would change nothing in small workloads."""
 
-ELSEWHERE = {("executor", "torch"): "test_shipped_executors"}
+ELSEWHERE = {
+    ("executor", "torch"): "tests/conformance/test_shipped_executors.py",
+    ("attention", "torch-varlen"): "tests/kernels/suite.py",
+    ("attention", "triton"): "tests/kernels/suite.py",
+    ("attention", "xformers"): "tests/kernels/suite.py",
+}
 
 for found in SHIPPED:
     place = found.kind, found.name

@@ -11,35 +11,33 @@ et al., "Flash-Decoding", 2023).
 
 from __future__ import annotations
 
-from typing import Any
-
 import triton
 import triton.language as tl
 
 __all__ = ["attend_tiles", "merge_splits"]
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit
 def attend_tiles(
-    query: Any,  # [num_tokens, num_query_heads, head_size], last dimension dense
-    keys: Any,  # [num_slots, num_kv_heads, head_size], dense
-    values: Any,
-    output: Any,  # [num_splits, num_tokens, num_query_heads, head_size], dense
-    lse: Any,  # [num_splits, num_tokens, num_query_heads] float32; None: one part only
-    sinks: Any,  # [num_query_heads]; None: none
-    tile_requests: Any,  # [num_tiles] int32
-    tile_offsets: Any,  # [num_tiles] int32, a tile's first query, in its request
-    query_start_loc: Any,  # [num_reqs + 1] int32
-    seq_lens: Any,  # [num_reqs] int32
-    block_tables: Any,  # [num_reqs, max_blocks] int32
-    scale: Any,
-    softcap: Any,
-    window: Any,  # tokens that a query sees, itself included
-    num_splits: Any,
-    num_tokens: Any,
-    stride_token: Any,
-    stride_head: Any,
-    stride_table: Any,
+    query,  # [num_tokens, num_query_heads, head_size], last dimension dense
+    keys,  # [num_slots, num_kv_heads, head_size], dense
+    values,
+    output,  # [num_splits, num_tokens, num_query_heads, head_size], dense
+    lse,  # [num_splits, num_tokens, num_query_heads] float32; None: one part only
+    sinks,  # [num_query_heads]; None: none
+    tile_requests,  # [num_tiles] int32
+    tile_offsets,  # [num_tiles] int32, a tile's first query, in its request
+    query_start_loc,  # [num_reqs + 1] int32
+    seq_lens,  # [num_reqs] int32
+    block_tables,  # [num_reqs, max_blocks] int32
+    scale,
+    softcap,
+    window,  # tokens that a query sees, itself included
+    num_splits,
+    num_tokens,
+    stride_token,
+    stride_head,
+    stride_table,
     NUM_KV_HEADS: tl.constexpr,
     GROUP: tl.constexpr,
     HEAD_SIZE: tl.constexpr,
@@ -49,7 +47,7 @@ def attend_tiles(
     DIMS: tl.constexpr,
     WINDOWED: tl.constexpr,
     CAPPED: tl.constexpr,
-) -> None:
+):
     """Compute tile ``program_id(0)`` for key head ``program_id(1)``, part ``program_id(2)``."""
     LOG2E: tl.constexpr = 1.4426950408889634
     TILE: tl.constexpr = ROWS // GROUP
@@ -128,16 +126,16 @@ def attend_tiles(
         tl.store(lse + row, size, mask=is_row)
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit
 def merge_splits(
-    parts: Any,  # [num_splits, num_tokens, num_query_heads, head_size] float32
-    lse: Any,  # [num_splits, num_tokens, num_query_heads] float32, base 2
-    output: Any,  # [num_tokens, num_query_heads, head_size]
-    num_splits: Any,
-    num_rows: Any,  # num_tokens * num_query_heads
+    parts,  # [num_splits, num_tokens, num_query_heads, head_size] float32
+    lse,  # [num_splits, num_tokens, num_query_heads] float32, base 2
+    output,  # [num_tokens, num_query_heads, head_size]
+    num_splits,
+    num_rows,  # num_tokens * num_query_heads
     HEAD_SIZE: tl.constexpr,
     DIMS: tl.constexpr,
-) -> None:
+):
     """Merge the parts of row ``program_id(0)``, one head of one token."""
     row = tl.program_id(0).to(tl.int64)
     dims = tl.arange(0, DIMS)
