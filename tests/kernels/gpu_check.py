@@ -24,8 +24,7 @@ def main() -> int:
 
     if not torch.cuda.is_available():
         print(
-            f"gpu-check: torch {torch.__version__} finds no CUDA device here; "
-            "nothing was checked",
+            f"gpu-check: torch {torch.__version__} finds no CUDA device here; nothing was checked",
             file=sys.stderr,
         )
         return 2

@@ -52,9 +52,7 @@ def test_kernels_compile_for_gpus(tmp_path: Path) -> None:
         str(KERNELS / "compile_check.py"), TRITON_INTERPRET="0", TRITON_CACHE_DIR=str(tmp_path)
     )
     assert done.returncode == 0, done.stderr
-    lines = re.findall(
-        r"(\w+) sm_(\d+) \d+ bytes, (\d+) shared, tensor cores (\w+)", done.stdout
-    )
+    lines = re.findall(r"(\w+) sm_(\d+) \d+ bytes, (\d+) shared, tensor cores (\w+)", done.stdout)
     kinds = {(name, target) for name, target, _, _ in lines}
     names = ("attend_tiles", "merge_splits")
     assert kinds == {(name, target) for name in names for target in ("80", "90")}
