@@ -7,6 +7,25 @@ The softmax is computed on the way (Milakov and Gimelshein, "Online normalizer
 calculation for softmax", 2018; Dao et al., "FlashAttention", 2022). Where the tiles are
 too few to fill the GPU, keys are split into parts, and a second kernel merges them (Dao
 et al., "Flash-Decoding", 2023).
+
+==================  =============================================================
+argument            what it points to
+==================  =============================================================
+query               ``[num_tokens, num_query_heads, head_size]``, last one dense
+keys, values        ``[num_slots, num_kv_heads, head_size]``, dense
+output              ``[num_splits, num_tokens, num_query_heads, head_size]``, dense
+lse                 ``[num_splits, num_tokens, num_query_heads]`` float32, base 2:
+                    logarithm of what a part weighs; None: there is one part
+sinks               ``[num_query_heads]``; None: none
+tile_requests       ``[num_tiles]`` int32
+tile_offsets        ``[num_tiles]`` int32, a tile's first query, in its request
+query_start_loc     ``[num_reqs + 1]`` int32
+seq_lens            ``[num_reqs]`` int32
+block_tables        ``[num_reqs, max_blocks]`` int32
+==================  =============================================================
+
+ROWS, COLUMNS and DIMS are powers of two: rows of a tile, keys that are looked at
+together, elements a head and some more.
 """
 
 from __future__ import annotations
@@ -19,20 +38,20 @@ __all__ = ["attend_tiles", "merge_splits"]
 
 @triton.jit
 def attend_tiles(
-    query,  # [num_tokens, num_query_heads, head_size], last dimension dense
-    keys,  # [num_slots, num_kv_heads, head_size], dense
+    query,
+    keys,
     values,
-    output,  # [num_splits, num_tokens, num_query_heads, head_size], dense
-    lse,  # [num_splits, num_tokens, num_query_heads] float32; None: one part only
-    sinks,  # [num_query_heads]; None: none
-    tile_requests,  # [num_tiles] int32
-    tile_offsets,  # [num_tiles] int32, a tile's first query, in its request
-    query_start_loc,  # [num_reqs + 1] int32
-    seq_lens,  # [num_reqs] int32
-    block_tables,  # [num_reqs, max_blocks] int32
+    output,
+    lse,
+    sinks,
+    tile_requests,
+    tile_offsets,
+    query_start_loc,
+    seq_lens,
+    block_tables,
     scale,
     softcap,
-    window,  # tokens that a query sees, itself included
+    window,
     num_splits,
     num_tokens,
     stride_token,
@@ -49,76 +68,120 @@ def attend_tiles(
     CAPPED: tl.constexpr,
 ):
     """Compute tile ``program_id(0)`` for key head ``program_id(1)``, part ``program_id(2)``."""
-    LOG2E: tl.constexpr = 1.4426950408889634
-    TILE: tl.constexpr = ROWS // GROUP
     tile, kv_head, split = tl.program_id(0), tl.program_id(1), tl.program_id(2)
-    request = tl.load(tile_requests + tile)
-    offset = tl.load(tile_offsets + tile)
-    start = tl.load(query_start_loc + request)
-    num_queries = tl.load(query_start_loc + request + 1) - start
-    past = tl.load(seq_lens + request) - num_queries
-
-    rows = tl.arange(0, ROWS)
-    dims = tl.arange(0, DIMS)
-    columns = tl.arange(0, COLUMNS)
+    request, offset = tl.load(tile_requests + tile), tl.load(tile_offsets + tile)
+    start, num_queries, past = _lengths(query_start_loc, seq_lens, request)
+    rows, dims = tl.arange(0, ROWS), tl.arange(0, DIMS)
     place = offset + rows // GROUP
-    is_row = (rows < TILE * GROUP) & (place < num_queries)
-    position = past + place
-    token = (start + place).to(tl.int64)
-    head = kv_head * GROUP + rows % GROUP
+    is_row = (rows < ROWS // GROUP * GROUP) & (place < num_queries)
     is_element = is_row[:, None] & (dims < HEAD_SIZE)[None, :]
+    token, head = (start + place).to(tl.int64), kv_head * GROUP + rows % GROUP
     where = token[:, None] * stride_token + head[:, None] * stride_head + dims[None, :]
     q = tl.load(query + where, mask=is_element, other=0.0)
 
-    # What the tile's queries see together, and which part of it is this program's.
-    end = past + tl.minimum(offset + TILE, num_queries)
+    end = past + tl.minimum(offset + ROWS // GROUP, num_queries)
+    begin, low, high = _part(past + offset, end, window, split, num_splits, COLUMNS, WINDOWED)
+    best, total = _before_keys(sinks, head, is_row, split, ROWS)
+    weighted = tl.zeros([ROWS, DIMS], tl.float32)
+    blocks = block_tables + request.to(tl.int64) * stride_table
+    for n in range(low, high, COLUMNS):
+        at = n + tl.arange(0, COLUMNS)
+        is_key = (at >= begin) & (at < high)
+        cell = _cells(blocks, at, is_key, kv_head, dims, NUM_KV_HEADS, HEAD_SIZE, BLOCK_SIZE)
+        # Zeros where nobody looks: what lies in an unused slot may be NaN.
+        is_cell = is_key[:, None] & (dims < HEAD_SIZE)[None, :]
+        k = tl.load(keys + cell, mask=is_cell, other=0.0)
+        score = _scores(q, k, at, is_key, past + place, scale, softcap, window, WINDOWED, CAPPED)
+        v = tl.load(values + cell, mask=is_cell, other=0.0)
+        best, total, weighted = _accumulate(score, v, best, total, weighted)
+
+    row = (split.to(tl.int64) * num_tokens + token) * (NUM_KV_HEADS * GROUP) + head
+    _store(output, lse, row, dims, is_row, is_element, best, total, weighted, HEAD_SIZE)
+
+
+@triton.jit
+def _lengths(query_start_loc, seq_lens, request):
+    """A request's first token in the batch, its queries, and the tokens before these."""
+    start = tl.load(query_start_loc + request)
+    num_queries = tl.load(query_start_loc + request + 1) - start
+    return start, num_queries, tl.load(seq_lens + request) - num_queries
+
+
+@triton.jit
+def _part(position, end, window, split, num_splits, COLUMNS: tl.constexpr, WINDOWED: tl.constexpr):
+    """What a tile's queries see together begins where, and this part of it, from and to.
+
+    Parts are whole columns, so that the first may begin with keys that nobody sees.
+    """
     begin = 0
     if WINDOWED:
-        begin = tl.maximum(past + offset + 1 - window, 0)
+        begin = tl.maximum(position + 1 - window, 0)
     first = begin // COLUMNS * COLUMNS
     width = tl.cdiv(tl.cdiv(end - first, COLUMNS), num_splits) * COLUMNS
     low = first + split * width
-    high = tl.minimum(low + width, end)
+    return begin, low, tl.minimum(low + width, end)
 
+
+@triton.jit
+def _before_keys(sinks, head, is_row, split, ROWS: tl.constexpr):
+    """Greatest score so far and sum of weights: nothing, or a sink, in the first part."""
     best = tl.full([ROWS], float("-inf"), tl.float32)
     total = tl.zeros([ROWS], tl.float32)
-    if sinks is not None:  # a logit without a value: the first part counts it
-        sink = tl.load(sinks + head, mask=is_row, other=0.0).to(tl.float32) * LOG2E
+    if sinks is not None:
+        sink = tl.load(sinks + head, mask=is_row, other=0.0).to(tl.float32) * 1.4426950408889634
         best = tl.where(split == 0, sink, best)
         total = tl.where(split == 0, 1.0, total)
-    weighted = tl.zeros([ROWS, DIMS], tl.float32)
-    for n in range(low, high, COLUMNS):
-        at = n + columns
-        is_key = (at >= begin) & (at < high)
-        block = tl.load(
-            block_tables + request.to(tl.int64) * stride_table + at // BLOCK_SIZE,
-            mask=is_key,
-            other=0,
-        )
-        slot = block.to(tl.int64) * BLOCK_SIZE + at % BLOCK_SIZE
-        cell = (slot[:, None] * NUM_KV_HEADS + kv_head) * HEAD_SIZE + dims[None, :]
-        # Zeros where nobody looks: what lies there may be NaN.
-        is_cell = is_key[:, None] & (dims < HEAD_SIZE)[None, :]
-        k = tl.load(keys + cell, mask=is_cell, other=0.0)
-        score = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
-        if CAPPED:  # softcap * tanh(score / softcap)
-            score = softcap * (2.0 * tl.sigmoid(2.0 * score / softcap) - 1.0)
-        seen = is_key[None, :] & (at[None, :] <= position[:, None])
-        if WINDOWED:
-            seen = seen & (at[None, :] > position[:, None] - window)
-        score = tl.where(seen, score * LOG2E, float("-inf"))
-        better = tl.maximum(best, tl.max(score, 1))
-        base = tl.where(better == float("-inf"), 0.0, better)
-        weight = tl.exp2(score - base[:, None])
-        decay = tl.exp2(best - base)
-        v = tl.load(values + cell, mask=is_cell, other=0.0)
-        weighted = weighted * decay[:, None]
-        weighted += tl.dot(weight.to(v.dtype), v, input_precision="ieee")
-        total = total * decay + tl.sum(weight, 1)
-        best = better
+    return best, total
 
+
+@triton.jit
+def _cells(
+    blocks,
+    at,
+    is_key,
+    kv_head,
+    dims,
+    NUM_KV_HEADS: tl.constexpr,
+    HEAD_SIZE: tl.constexpr,
+    BLOCK_SIZE: tl.constexpr,
+):
+    """Where the elements of some positions' keys lie."""
+    block = tl.load(blocks + at // BLOCK_SIZE, mask=is_key, other=0)
+    slot = block.to(tl.int64) * BLOCK_SIZE + at % BLOCK_SIZE
+    return (slot[:, None] * NUM_KV_HEADS + kv_head) * HEAD_SIZE + dims[None, :]
+
+
+@triton.jit
+def _scores(
+    q, k, at, is_key, position, scale, softcap, window, WINDOWED: tl.constexpr, CAPPED: tl.constexpr
+):
+    """Scores in units of log 2, minus infinity where a row does not see a key."""
+    score = tl.dot(q, tl.trans(k), input_precision="ieee") * scale
+    if CAPPED:  # softcap * tanh(score / softcap)
+        score = softcap * (2.0 * tl.sigmoid(2.0 * score / softcap) - 1.0)
+    seen = is_key[None, :] & (at[None, :] <= position[:, None])
+    if WINDOWED:
+        seen = seen & (at[None, :] > position[:, None] - window)
+    return tl.where(seen, score * 1.4426950408889634, float("-inf"))
+
+
+@triton.jit
+def _accumulate(score, v, best, total, weighted):
+    """Take some more keys into the softmax; what came before is scaled down."""
+    better = tl.maximum(best, tl.max(score, 1))
+    base = tl.where(better == float("-inf"), 0.0, better)
+    weight, decay = tl.exp2(score - base[:, None]), tl.exp2(best - base)
+    weighted = weighted * decay[:, None]
+    weighted += tl.dot(weight.to(v.dtype), v, input_precision="ieee")
+    return better, total * decay + tl.sum(weight, 1), weighted
+
+
+@triton.jit
+def _store(
+    output, lse, row, dims, is_row, is_element, best, total, weighted, HEAD_SIZE: tl.constexpr
+):
+    """Write answers and, of a part, what it weighs; one without keys weighs nothing."""
     divisor = tl.where(total > 0.0, total, 1.0)
-    row = (split.to(tl.int64) * num_tokens + token) * (NUM_KV_HEADS * GROUP) + head
     answer = (weighted / divisor[:, None]).to(output.dtype.element_ty)
     tl.store(output + row[:, None] * HEAD_SIZE + dims[None, :], answer, mask=is_element)
     if lse is not None:
@@ -128,15 +191,12 @@ def attend_tiles(
 
 @triton.jit
 def merge_splits(
-    parts,  # [num_splits, num_tokens, num_query_heads, head_size] float32
-    lse,  # [num_splits, num_tokens, num_query_heads] float32, base 2
-    output,  # [num_tokens, num_query_heads, head_size]
-    num_splits,
-    num_rows,  # num_tokens * num_query_heads
-    HEAD_SIZE: tl.constexpr,
-    DIMS: tl.constexpr,
+    parts, lse, output, num_splits, num_rows, HEAD_SIZE: tl.constexpr, DIMS: tl.constexpr
 ):
-    """Merge the parts of row ``program_id(0)``, one head of one token."""
+    """Merge the parts of row ``program_id(0)``, one head of one token.
+
+    ``parts`` is the output of ``attend_tiles``; there are ``num_rows`` tokens times heads.
+    """
     row = tl.program_id(0).to(tl.int64)
     dims = tl.arange(0, DIMS)
     is_dim = dims < HEAD_SIZE

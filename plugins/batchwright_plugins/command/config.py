@@ -66,8 +66,10 @@ def _check(file: Path, overrides: tuple[str, ...]) -> None:
     model = assembly.inspect()
     chosen = ", ".join(f"{use.kind} {use.name}" for use in config.uses() if use.option)
     click.echo(f"{file}: valid ({chosen})")
-    if model is not None and model.attention:
+    if model is not None:
         click.echo(attention_line(model))
+    elif config.model.path is not None:
+        click.echo("attention: not known before the model is loaded")
 
 
 def _check_files(config: Config) -> None:
