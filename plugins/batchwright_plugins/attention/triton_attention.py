@@ -84,7 +84,8 @@ class TritonPagedAttention:
     def _parts(self, num_splits: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Room for each part's answers, and for the logarithm of its weight."""
         rows = num_splits * self._tiles.num_tokens * self._spec.num_query_heads
-        return self._room[rows:], self._room[:rows]
+        size = rows * self._spec.head_size
+        return self._room[:size], self._room[size:]
 
     def _attend(
         self,

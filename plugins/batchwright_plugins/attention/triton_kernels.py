@@ -25,7 +25,8 @@ block_tables        ``[num_reqs, max_blocks]`` int32
 ==================  =============================================================
 
 ROWS, COLUMNS and DIMS are powers of two: rows of a tile, keys that are looked at
-together, elements a head and some more.
+together, elements a head and some more. What differs from step to step is not specialized:
+a step must not compile a kernel because of its sizes.
 """
 
 from __future__ import annotations
@@ -36,7 +37,18 @@ import triton.language as tl
 __all__ = ["attend_tiles", "merge_splits"]
 
 
-@triton.jit
+@triton.jit(
+    do_not_specialize=["window", "num_splits", "num_tokens", "stride_table"],
+    do_not_specialize_on_alignment=[
+        "lse",
+        "sinks",
+        "tile_requests",
+        "tile_offsets",
+        "query_start_loc",
+        "seq_lens",
+        "block_tables",
+    ],
+)
 def attend_tiles(
     query,
     keys,
@@ -189,7 +201,7 @@ def _store(
         tl.store(lse + row, size, mask=is_row)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_splits", "num_rows"], do_not_specialize_on_alignment=["lse"])
 def merge_splits(
     parts, lse, output, num_splits, num_rows, HEAD_SIZE: tl.constexpr, DIMS: tl.constexpr
 ):
