@@ -24,7 +24,6 @@ _NAMES = {torch.float32: "*fp32", torch.float16: "*fp16", torch.bfloat16: "*bf16
 DECODE = [Shape(40, 1), Shape(3, 1)]
 MIXED = [Shape(0, 70), Shape(40, 1)]
 CASES: list[tuple[dict[str, Any], int]] = [
-    ({"requests": DECODE, "group_size": 4, "head_size": 128, "dtype": "bfloat16"}, 1),
     ({"requests": MIXED, "group_size": 4, "head_size": 128, "dtype": "bfloat16"}, 1),
     ({"requests": MIXED, "group_size": 3, "head_size": 64, "windows": (9,), "softcap": 5.0}, 2),
     ({"requests": DECODE, "group_size": 8, "head_size": 80, "dtype": "float16", "sinks": True}, 8),

@@ -34,15 +34,15 @@ from batchwright_plugins.attention.xformers_paged import XformersAttention, Xfor
 
 IS_SMALL = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cpu" if IS_SMALL else "cuda"
-NUM_CASES = 3 if IS_SMALL else 2  # there, each compiles kernels of its own
+NUM_CASES = 2  # on a GPU, each compiles kernels of its own
 
 
 class Sizes:
     """From what random cases are drawn: small enough to be interpreted, or as in use."""
 
     requests = 3 if IS_SMALL else 16
-    computed = 24 if IS_SMALL else 2000
-    granted = 6 if IS_SMALL else 128
+    computed = 20 if IS_SMALL else 2000
+    granted = 4 if IS_SMALL else 128
     kv_heads = (1, 2) if IS_SMALL else (1, 2, 4, 8)
     groups = (1, 2, 3) if IS_SMALL else (1, 2, 3, 4, 7, 8)
     head_sizes = (64,) if IS_SMALL else (64, 80, 96, 128, 256)
@@ -201,7 +201,7 @@ if IS_SMALL:
         """In a real model: tensors as its layers hand them over, steps as a scheduler plans."""
         model = tiny_mistral(tmp_path)
         expected = answers(model, "torch")
-        assert len(expected) == 3
+        assert len(expected) == 2
         assert answers(model, name) == expected
 
     def tiny_mistral(folder: Path) -> Path:
@@ -210,7 +210,7 @@ if IS_SMALL:
         torch.manual_seed(3)
         sizes = {"hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2}
         config = MistralConfig(
-            vocab_size=97, num_hidden_layers=2, intermediate_size=64, sliding_window=9, **sizes
+            vocab_size=97, num_hidden_layers=2, intermediate_size=64, sliding_window=6, **sizes
         )
         model = MistralForCausalLM(config)
         for parameter in model.parameters():  # untrained weights make all tokens alike
@@ -222,15 +222,15 @@ if IS_SMALL:
         engine = Engine.from_config(
             {
                 "model": {"path": str(model), "dtype": "float32", "max_model_len": 64},
-                "scheduler": {"max_num_seqs": 2, "max_num_batched_tokens": 16},
+                "scheduler": {"max_num_seqs": 2, "max_num_batched_tokens": 8},
                 "kv": {"num_blocks": 8},
                 "attention": {"backend": backend},
                 "executor": {"torch": {"device": "cpu", "threads": 1}},
             }
         )
         assert engine.model.attention == backend
-        prompts = [[5, 17, 40, 2], [9] * 3, list(range(10, 30))]
-        params = SamplingParams(temperature=0.0, max_tokens=4, ignore_eos=True)
+        prompts = [[5, 17, 40, 2], list(range(10, 21))]
+        params = SamplingParams(temperature=0.0, max_tokens=2, ignore_eos=True)
         outputs = engine.generate(prompts, params)
         return {output.request_id: list(output.token_ids) for output in outputs}
 
