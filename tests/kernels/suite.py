@@ -194,45 +194,51 @@ def test_blocks_behind_the_window_are_never_read(name: str, window: int | None) 
     torch.testing.assert_close(actual.double(), expected, atol=4e-3, rtol=0)
 
 
+@pytest.mark.parametrize("name", ["triton", "xformers"] if IS_SMALL else ["triton"])
+def test_engine_answers_as_with_torch(name: str, tmp_path: Path) -> None:
+    """In a real model: tensors as its layers hand them over, steps as a scheduler plans.
+
+    In float32, which xformers computes under the interpreter alone.
+    """
+    model = tiny_mistral(tmp_path)
+    expected = answers(model, "torch")
+    assert len(expected) == 2
+    assert answers(model, name) == expected
+
+
+def tiny_mistral(folder: Path) -> Path:
+    from transformers import MistralConfig, MistralForCausalLM
+
+    torch.manual_seed(3)
+    sizes = {"hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2}
+    config = MistralConfig(
+        vocab_size=97, num_hidden_layers=2, intermediate_size=64, sliding_window=6, **sizes
+    )
+    model = MistralForCausalLM(config)
+    for parameter in model.parameters():  # untrained weights make all tokens alike
+        parameter.data.mul_(3.0 if parameter.dim() > 1 else 1.0)
+    model.save_pretrained(folder)
+    return folder
+
+
+def answers(model: Path, backend: str) -> dict[str, list[int]]:
+    engine = Engine.from_config(
+        {
+            "model": {"path": str(model), "dtype": "float32", "max_model_len": 64},
+            "scheduler": {"max_num_seqs": 2, "max_num_batched_tokens": 8},
+            "kv": {"num_blocks": 8},
+            "attention": {"backend": backend},
+            "executor": {"torch": {"device": DEVICE, "threads": 1}},
+        }
+    )
+    assert engine.model.attention == backend
+    prompts = [[5, 17, 40, 2], list(range(10, 21))]
+    params = SamplingParams(temperature=0.0, max_tokens=2, ignore_eos=True)
+    outputs = engine.generate(prompts, params)
+    return {output.request_id: list(output.token_ids) for output in outputs}
+
+
 if IS_SMALL:
-
-    @pytest.mark.parametrize("name", ["triton", "xformers"])
-    def test_engine_answers_as_with_torch(name: str, tmp_path: Path) -> None:
-        """In a real model: tensors as its layers hand them over, steps as a scheduler plans."""
-        model = tiny_mistral(tmp_path)
-        expected = answers(model, "torch")
-        assert len(expected) == 2
-        assert answers(model, name) == expected
-
-    def tiny_mistral(folder: Path) -> Path:
-        from transformers import MistralConfig, MistralForCausalLM
-
-        torch.manual_seed(3)
-        sizes = {"hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2}
-        config = MistralConfig(
-            vocab_size=97, num_hidden_layers=2, intermediate_size=64, sliding_window=6, **sizes
-        )
-        model = MistralForCausalLM(config)
-        for parameter in model.parameters():  # untrained weights make all tokens alike
-            parameter.data.mul_(3.0 if parameter.dim() > 1 else 1.0)
-        model.save_pretrained(folder)
-        return folder
-
-    def answers(model: Path, backend: str) -> dict[str, list[int]]:
-        engine = Engine.from_config(
-            {
-                "model": {"path": str(model), "dtype": "float32", "max_model_len": 64},
-                "scheduler": {"max_num_seqs": 2, "max_num_batched_tokens": 8},
-                "kv": {"num_blocks": 8},
-                "attention": {"backend": backend},
-                "executor": {"torch": {"device": "cpu", "threads": 1}},
-            }
-        )
-        assert engine.model.attention == backend
-        prompts = [[5, 17, 40, 2], list(range(10, 21))]
-        params = SamplingParams(temperature=0.0, max_tokens=2, ignore_eos=True)
-        outputs = engine.generate(prompts, params)
-        return {output.request_id: list(output.token_ids) for output in outputs}
 
     def dense_stand_in(
         query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_bias: Any, scale: float
