@@ -22,7 +22,7 @@ DEMO_ARGS ?=
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL = help
-.PHONY: help demo compare test lint format pytest reference clean bench bench-peers diff-vllm record-golden
+.PHONY: help demo compare test lint format pytest reference clean gpu-check bench bench-peers diff-vllm record-golden
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -57,6 +57,9 @@ reference: $(STAMP)-test  ## Write the generated pages of docs/reference anew
 bench: $(STAMP)-engine  ## Measure what a step costs, and what a plugin adds
 	$(BIN)/python tests/benchmarks/scheduler_cost.py
 	$(BIN)/python tests/benchmarks/plugin_cost.py
+
+gpu-check: $(STAMP)-test  ## Check and measure attention on a GPU, in four minutes
+	$(BIN)/python tests/kernels/gpu_check.py
 
 bench-peers: $(PEER_VENV)/.made  ## Measure it beside vLLM's scheduler, in one run
 	$(PEER) tests/benchmarks/scheduler_cost.py --peer

@@ -66,6 +66,7 @@ class ModelSettings:
         max_model_len: Longest request, prompt and outputs (tokens); None: the model's.
         seed: Seed of sampling streams of requests that bring none.
         attention: The attention backend to compute with, in order of preference.
+        block_size: Tokens a block of the KV cache; 0: not known.
     """
 
     path: str
@@ -73,6 +74,7 @@ class ModelSettings:
     max_model_len: int | None = None
     seed: int = 0
     attention: Sequence[AttentionBackend] = field(factory=tuple)
+    block_size: int = 0
 
 
 @frozen(kw_only=True)
@@ -88,6 +90,7 @@ class ModelInfo:
         sliding_window: Longest attention span (tokens) if every layer has one.
         tokenizer: None where the model has none.
         attention: Name of the attention backend in use.
+        attention_others: Name of each other one, and why it is not in use.
         notes: What a person should know: sizes, device, threads, load time.
     """
 
@@ -99,6 +102,7 @@ class ModelInfo:
     sliding_window: int | None = None
     tokenizer: Tokenizer | None = None
     attention: str = ""
+    attention_others: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
     path: Path | None = None
 
@@ -163,6 +167,16 @@ class Executor(Component):
         for name, half in self._halves.items():
             with _named(name, "on_restart"):
                 half.on_restart()
+
+    def inspect(self, settings: ModelSettings) -> ModelInfo | None:
+        """Find out what ``load`` would, as far as that needs no weights; nothing starts.
+
+        What it does not know is 0 or empty; None: it knows nothing.
+
+        Raises:
+            ModelError: The model could not be served; says why.
+        """
+        return None
 
     @abstractmethod
     def load(self, settings: ModelSettings) -> ModelInfo:

@@ -54,6 +54,7 @@ class TorchAttention(AttentionBackend):
 
     name: ClassVar[str] = "torch"
     Options: ClassVar[type] = TorchAttentionOptions
+    preference: ClassVar[int | None] = 0
 
     _paged: PagedAttention
 

@@ -7,12 +7,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from attrs import field, frozen, validators
+from attrs import evolve, field, frozen, validators
 
 from batchwright.exceptions import ExecutorError, ModelError
 from batchwright.protocols.executor import Executor, ModelInfo, ModelSettings
 
 from . import embedded_model
+from .attention_choice import choose_attention
 from .cpu_threads import physical_cores, quiet_openmp
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from .model_runner import ModelRunner
 
 __all__ = ["TorchExecutor", "TorchExecutorOptions"]
+
+_PACKAGES = ("torch", "transformers", "safetensors", "gguf")
 
 
 @frozen
@@ -70,7 +73,7 @@ class TorchExecutor(Executor):
 
     def load(self, settings: ModelSettings) -> ModelInfo:
         started = time.monotonic()
-        _require("torch", "transformers", "safetensors", "gguf")
+        _require(*_PACKAGES)
         folder = _folder(settings.path)
         quiet_openmp()
         import torch
@@ -84,7 +87,9 @@ class TorchExecutor(Executor):
         self._loaded = load_model(
             folder, settings.path, settings.dtype, settings.max_model_len, device
         )
-        self._attention = _choose(settings, self._loaded.spec)
+        spec = evolve(self._loaded.spec, block_size=settings.block_size)
+        choice = choose_attention(settings.attention, spec, settings.path)
+        self._attention = choice.backend
         self._settings = settings
         return ModelInfo(
             name=settings.path,
@@ -94,8 +99,33 @@ class TorchExecutor(Executor):
             kv_bytes_per_token=_kv_bytes(self._loaded.spec),
             sliding_window=_window(self._loaded.spec),
             tokenizer=load_tokenizer(folder),
-            attention=self._attention.name,
+            attention=choice.backend.name,
+            attention_others=choice.others,
             notes=_notes(self._loaded, threads, time.monotonic() - started),
+            path=folder,
+        )
+
+    def inspect(self, settings: ModelSettings) -> ModelInfo | None:
+        folder = _present(settings.path)
+        if folder is None or _missing(*_PACKAGES):
+            return None
+        from .model_loader import pick_device
+        from .model_shape import shape_of
+
+        device = pick_device(self.options.device)
+        spec = shape_of(folder, settings.path, settings.dtype, device)
+        if spec is None:
+            return None
+        spec = evolve(spec, block_size=settings.block_size)
+        choice = choose_attention(settings.attention, spec, settings.path)
+        return ModelInfo(
+            name=settings.path,
+            max_model_len=settings.max_model_len or 0,
+            vocab_size=0,
+            kv_bytes_per_token=_kv_bytes(spec),
+            sliding_window=_window(spec),
+            attention=choice.backend.name,
+            attention_others=choice.others,
             path=folder,
         )
 
@@ -128,11 +158,23 @@ def _require(*packages: str) -> None:
     Raises:
         ModelError: A package is missing.
     """
-    missing = [package for package in packages if find_spec(package) is None]
+    missing = _missing(*packages)
     if missing:
         raise ModelError(
             f"the torch executor needs {', '.join(missing)}: pip install 'batchwright[engine]'"
         )
+
+
+def _missing(*packages: str) -> list[str]:
+    return [package for package in packages if find_spec(package) is None]
+
+
+def _present(path: str) -> Path | None:
+    """Where a model lies that needs no preparation; None if there is none."""
+    is_embedded = path in embedded_model.NAMES
+    folder = embedded_model.cache_folder() / "models" / path if is_embedded else Path(path)
+    folder = folder.expanduser()
+    return folder.resolve() if (folder / "config.json").is_file() else None
 
 
 def _folder(path: str) -> Path:
@@ -150,24 +192,6 @@ def _folder(path: str) -> Path:
             f"nor an embedded model ({', '.join(embedded_model.NAMES)})"
         )
     return folder.resolve()
-
-
-def _choose(settings: ModelSettings, spec: AttentionSpec) -> AttentionBackend:
-    """The first backend that can serve the model.
-
-    Raises:
-        ModelError: None can; says why of each.
-    """
-    reasons = []
-    for backend in settings.attention:
-        reason = backend.unsupported(spec)
-        if reason is None:
-            return backend
-        reasons.append(f"{backend.name}: {reason}")
-    raise ModelError(
-        f"no attention backend can serve model {settings.path}: "
-        + ("; ".join(reasons) if reasons else "none was given")
-    )
 
 
 def _kv_bytes(spec: AttentionSpec) -> int:
