@@ -23,13 +23,20 @@ class Yielding:
         policy = state.components.policy
         self._yields = overrides(policy, "yield_running")
         self._displaces = overrides(policy, "displaces")
+        self._seat_may_be_had = self._displaces
 
     def run(self) -> None:
         """Ask the policy who yields; only if something changed since it was asked."""
         state = self._state
-        if not (self._yields and state.has_changed and state.room.num_in_queue):
+        if not (state.has_changed and state.room.num_in_queue):
             return
         state.has_changed = False
+        self._seat_may_be_had = self._displaces
+        if self._yields:
+            self._ask_who_yields()
+
+    def _ask_who_yields(self) -> None:
+        state = self._state
         policy, running = state.components.policy, state.view.running
         named = state.faults.ask(
             policy,
@@ -46,9 +53,13 @@ class Yielding:
                 self._yield(state.running[one.request.request_id], pause=isinstance(one, Pause))
 
     def free_seat(self) -> bool:
-        """Whether a running request has given its seat to the head of the queue."""
-        head = self._state.room.head() if self._displaces else None
-        return head is not None and self.displace(head, pause=True)
+        """Whether a running request has given its seat to the head of the queue.
+
+        If none has, nobody is asked again until something changes.
+        """
+        head = self._state.room.head() if self._seat_may_be_had else None
+        self._seat_may_be_had = head is not None and self.displace(head, pause=True)
+        return self._seat_may_be_had
 
     def displace(self, head: Request, *, pause: bool) -> bool:
         """Make the running request that the victim plugin names give way to another.

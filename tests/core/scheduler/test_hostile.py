@@ -251,6 +251,7 @@ CASES: dict[str, dict[str, Case]] = {
     "control": {
         **ABOUT,
         "caps": Case("step", [*without(None), Caps(num_tokens=-1), Caps(num_admissions=NAN)]),
+        "on_mark": Case("step"),
     },
     "limit": {**ABOUT, "grant": Case("request", [*without(), True])},
     "resource": {
@@ -295,6 +296,7 @@ CASES: dict[str, dict[str, Case]] = {
         # Called by whoever asks, or by checks: the failure is the caller's.
         "hit_length": Case("logged"),
         "free": Case("logged"),
+        "num_own_blocks": Case("logged"),
         "audit": Case("logged"),
         "num_usable_blocks": Case("logged"),
         "num_free_blocks": Case("run"),

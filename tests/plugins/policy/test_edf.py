@@ -11,9 +11,9 @@ from batchwright.testing import fakes, make_plugin
 
 
 @pytest.fixture
-def edf(load: Any) -> Any:
+def edf(policy_bench: Any) -> Any:
     def make(**options: Any) -> Any:
-        return load("relegating_edf", {"decode_time": 1.0}, max_num_seqs=1, **options)
+        return policy_bench("edf", {"decode_time": 1.0}, max_num_seqs=1, **options)
 
     return make
 
@@ -74,7 +74,7 @@ class Plain(SchedulingPolicy):
         return float(request.deadline)
 
 
-def test_overload_costs_few_deadlines(edf: Any, make_bench: Any) -> None:
+def test_overpolicy_bench_costs_few_deadlines(edf: Any, make_bench: Any) -> None:
     """Each could be met alone; plain EDF would run one lost request after the other."""
 
     def met(b: Any) -> int:

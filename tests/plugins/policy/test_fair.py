@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 
-def test_the_client_with_the_least_service_is_next(load: Any) -> None:
+def test_the_client_with_the_least_service_is_next(policy_bench: Any) -> None:
     """Prompt tokens count 1, output tokens 2 (but for the first, which its prompt pays)."""
-    b = load("token_fair", max_num_seqs=1)
+    b = policy_bench("fair", max_num_seqs=1)
     for i in range(3):
         b.add(f"a{i}", 10, 3, client="a")
     for i in range(3):
@@ -17,9 +17,9 @@ def test_the_client_with_the_least_service_is_next(load: Any) -> None:
     assert order == ["a0", "b0", "b1", "b2", "a1", "a2"]
 
 
-def test_service_is_read_when_it_counts(load: Any) -> None:
+def test_service_is_read_when_it_counts(policy_bench: Any) -> None:
     """What decodes cost while nobody was admitted is seen at the next admission."""
-    b = load("token_fair", max_num_seqs=3)
+    b = policy_bench("fair", max_num_seqs=3)
     b.add("a0", 4, 40, client="a")
     b.add("a1", 4, 40, client="a")
     b.add("b0", 12, 10, client="b")
@@ -33,8 +33,8 @@ def test_service_is_read_when_it_counts(load: Any) -> None:
     b.drain()
 
 
-def test_who_was_away_has_saved_nothing(load: Any) -> None:
-    b = load("token_fair", max_num_seqs=1)
+def test_who_was_away_has_saved_nothing(policy_bench: Any) -> None:
+    b = policy_bench("fair", max_num_seqs=1)
     b.add("b0", 4, 1, client="b")
     for i in range(20):
         b.add(f"a{i}", 10, 1, client="a")
@@ -44,12 +44,12 @@ def test_who_was_away_has_saved_nothing(load: Any) -> None:
     assert served(b)[:6] == ["a10", "b1", "a11", "b2", "a12", "b3"]
 
 
-def test_two_backlogged_clients_are_never_far_apart(load: Any) -> None:
+def test_two_backlogged_clients_are_never_far_apart(policy_bench: Any) -> None:
     """The bound of the paper (Theorem 4.4): 2 max(input weight * L, output weight * M).
 
     L is the longest prompt, M the tokens that a batch can hold.
     """
-    b = load("token_fair", max_num_seqs=4, budget=64, block_size=4, usable=100)
+    b = policy_bench("fair", max_num_seqs=4, budget=64, block_size=4, usable=100)
     policy = b.scheduler.components.policy
     for i in range(60):
         b.add(f"a{i}", 30, 8, client="a")
@@ -58,10 +58,10 @@ def test_two_backlogged_clients_are_never_far_apart(load: Any) -> None:
     apart = []
     while {"a", "b"} <= {r.client for r in b.scheduler.requests.values() if r.status < 2}:
         b.step()
-        apart.append(abs(policy.served("a") - policy.served("b")))
+        apart.append(abs(policy.counters["a"] - policy.counters["b"]))
     assert len(apart) > 100
     assert max(apart) <= bound
-    assert min(policy.served("a"), policy.served("b")) > 3 * bound  # it was long enough
+    assert min(policy.counters["a"], policy.counters["b"]) > 3 * bound  # it was long enough
 
 
 def served(b: Any) -> list[str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 
-def test_longer_ones_pause_for_shorter_ones_and_go_on(load: Any) -> None:
+def test_longer_ones_pause_for_shorter_ones_and_go_on(policy_bench: Any) -> None:
     """Predicted by their caps: what is left counts, not what there was."""
-    b = load("shortest_remaining", max_num_seqs=1)
+    b = policy_bench("srpt", max_num_seqs=1)
     a = b.add("A", 4, 10)
     assert b.steps(2) == [{"A": 4}, {"A": 1}]
     b.add("B", 4, 3)
@@ -21,8 +21,8 @@ def test_longer_ones_pause_for_shorter_ones_and_go_on(load: Any) -> None:
     b.drain()
 
 
-def test_as_many_pause_as_wait_and_no_more(load: Any) -> None:
-    b = load("shortest_remaining", max_num_seqs=4)
+def test_as_many_pause_as_wait_and_no_more(policy_bench: Any) -> None:
+    b = policy_bench("srpt", max_num_seqs=4)
     for name, length in zip("ABCD", (20, 30, 40, 5), strict=True):
         b.add(name, 4, length)
     b.step()
@@ -33,9 +33,9 @@ def test_as_many_pause_as_wait_and_no_more(load: Any) -> None:
     b.drain()
 
 
-def test_immune_ones_are_passed_over(load: Any) -> None:
+def test_immune_ones_are_passed_over(policy_bench: Any) -> None:
     """Who has yielded often enough stays; the longest of the others pauses."""
-    b = load("shortest_remaining", max_num_seqs=2, max_displacements=1)
+    b = policy_bench("srpt", max_num_seqs=2, max_displacements=1)
     b.add("A", 4, 50)
     b.add("B", 4, 40)
     b.step()
@@ -47,7 +47,7 @@ def test_immune_ones_are_passed_over(load: Any) -> None:
     b.drain()
 
 
-def test_requests_are_done_sooner_on_average(load: Any, make_bench: Any) -> None:
+def test_requests_are_done_sooner_on_average(policy_bench: Any, make_bench: Any) -> None:
     def mean_end(b: Any) -> float:
         for i in range(24):
             b.add(f"r{i}", 4, 5 + 7 * i % 31)
@@ -60,4 +60,4 @@ def test_requests_are_done_sooner_on_average(load: Any, make_bench: Any) -> None
         return sum(ends.values()) / len(ends)
 
     seats = {"max_num_seqs": 2}
-    assert mean_end(load("shortest_remaining", **seats)) < 0.85 * mean_end(make_bench(**seats))
+    assert mean_end(policy_bench("srpt", **seats)) < 0.85 * mean_end(make_bench(**seats))

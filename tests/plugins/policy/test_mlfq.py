@@ -8,9 +8,9 @@ import pytest
 
 
 @pytest.fixture
-def mlfq(load: Any) -> Any:
+def mlfq(policy_bench: Any) -> Any:
     def make(**options: Any) -> Any:
-        return load("skip_join_mlfq", {"quantum": 4, "levels": 3}, max_num_seqs=1, **options)
+        return policy_bench("mlfq", {"quantum": 4, "levels": 3}, max_num_seqs=1, **options)
 
     return make
 
