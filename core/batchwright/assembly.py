@@ -22,6 +22,8 @@ from batchwright.protocols import (
     AttentionBackend,
     Component,
     Control,
+    Estimator,
+    Executor,
     Feature,
     Gate,
     Limit,
@@ -30,6 +32,7 @@ from batchwright.protocols import (
     Observer,
     Part,
     Resource,
+    Truth,
 )
 from batchwright.scheduler import Components, Scheduler, SchedulerSettings
 
@@ -56,11 +59,19 @@ class Assembly:
         self.clock = clock or MonotonicClock()
         self._num_made = 0
 
-    def scheduler(self, model: ModelInfo | None = None) -> Scheduler:
+    def scheduler(
+        self,
+        model: ModelInfo | None = None,
+        *,
+        truth: Truth | None = None,
+        estimator: Estimator | None = None,
+    ) -> Scheduler:
         """Build the scheduler.
 
         Args:
             model: What the executor found out about its model; None without one.
+            truth: What the executor knows of answers to come, in a simulation.
+            estimator: Whom components may ask; None: the one that is configured.
 
         Raises:
             ConfigError: Options exclude each other, or do not suit the model.
@@ -70,7 +81,8 @@ class Assembly:
         check_combinations(self.config, limits.max_model_len)
         options = _common(SchedulerSettings, self.config.scheduler)
         settings = SchedulerSettings(**{**options, "compat": COMPAT[options["compat"]]})
-        return Scheduler(self._components(limits), settings, limits, self.clock)
+        components = self._components(limits, truth, estimator)
+        return Scheduler(components, settings, limits, self.clock)
 
     def engine(self) -> Engine:
         """Load the model and build the scheduler for it.
@@ -83,28 +95,61 @@ class Assembly:
         config = self.config
         if config.model.path is None:
             raise ConfigError("a run needs a model", path="model.path", source=config.source)
-        chosen = (use for use in config.uses() if use.option and use.name != AUTO)
-        found = [self.plugins.find(use.kind, use.name) for use in chosen]
-        check_host("engine", found, config.plugins.accept_degraded)
+        self._check_host("engine")
         unknown = self._limits(None, num_blocks=0)
         executor = self.make(config.once("executor"), unknown)
+        return self._engine(executor, attention=self._attention(unknown))
+
+    def simulator(self) -> Engine:
+        """Build the engine of a simulation: the same scheduler, a simulated executor.
+
+        Raises:
+            ConfigError: The options exclude each other.
+            PluginError: A component cannot be built.
+        """
+        self._check_host("simulator", but=("executor", "attention"))
+        unknown = self._limits(None, num_blocks=0)
+        name = self.config.simulation.executor
+        use = self.config.named("executor", name, "simulation.executor")
+        truth = self.make(self.config.truth, unknown)
+        executor = self.make(use, unknown, estimator=truth)
+        is_known = self.config.simulation.oracle_estimator
+        return self._engine(executor, estimator=truth if is_known else None)
+
+    def _check_host(self, host: str, but: Sequence[str] = ()) -> None:
+        """Refuse what a host cannot do justice; kinds in ``but`` are none of its own."""
+        chosen = (
+            u for u in self.config.uses() if u.option and u.name != AUTO and u.kind not in but
+        )
+        found = [self.plugins.find(use.kind, use.name) for use in chosen]
+        check_host(host, found, self.config.plugins.accept_degraded)
+
+    def _engine(
+        self,
+        executor: Executor,
+        *,
+        attention: Sequence[AttentionBackend] = (),
+        estimator: Estimator | None = None,
+    ) -> Engine:
+        """Load the model and build the scheduler for it."""
+        config = self.config
         model = executor.load(
             ModelSettings(
-                path=self._model_path(config.model.path),
+                path=self._model_path(config.model.path or ""),
                 dtype=config.model.dtype,
                 max_model_len=config.model.max_model_len,
                 seed=config.scheduler.seed,
-                attention=self._attention(unknown),
+                attention=attention,
             )
         )
-        scheduler = self.scheduler(model)
+        scheduler = self.scheduler(model, truth=executor.truth, estimator=estimator)
         executor.allocate_kv(scheduler.limits.num_blocks, scheduler.limits.block_size)
         for feature in scheduler.components.features:
             with _named(feature, "executor_half"):
                 executor.install(feature.name, feature.executor_half())
         return Engine(scheduler, executor, model, max_restarts=config.executor.max_restarts)
 
-    def make(self, use: Use, limits: EngineLimits, **parts: Component) -> Any:
+    def make(self, use: Use, limits: EngineLimits, **parts: Any) -> Any:
         """Build one component.
 
         Raises:
@@ -123,7 +168,7 @@ class Assembly:
         path: str,
         label: str,
         limits: EngineLimits,
-        parts: Mapping[str, Component],
+        parts: Mapping[str, Any],
     ) -> Any:
         options = structure_options(cls, table, path, self.config.source)
         ctx = Context(
@@ -148,7 +193,9 @@ class Assembly:
             what = f"cannot be built: {type(error).__name__}: {error}"
             raise PluginError(what, where=f"{label}: {cls.__name__}.__init__") from error
 
-    def _components(self, limits: EngineLimits) -> Components:
+    def _components(
+        self, limits: EngineLimits, truth: Truth | None, estimator: Estimator | None
+    ) -> Components:
         once = self.config.once
         self._num_made = 0  # slots of request.state belong to the scheduler's components
         hasher = self.make(once("hasher"), limits)
@@ -166,7 +213,8 @@ class Assembly:
             policy=policy,
             victim=self.make(self._victim(policy), limits),
             preemption=self.make(once("preemption"), limits),
-            predictor=self.make(once("predictor"), limits),
+            predictor=self._predictor(once("predictor"), limits, truth),
+            estimator=estimator or self.make(once("estimator"), limits),
             gates=listed("gate", Gate),
             controls=listed("control", Control),
             limits=listed("limit", Limit),
@@ -174,6 +222,19 @@ class Assembly:
             features=features,
             observers=listed("observer", Observer),
         )
+
+    def _predictor(self, use: Use, limits: EngineLimits, truth: Truth | None) -> Any:
+        """Build the predictor, with the truth if it reads that.
+
+        Raises:
+            ConfigError: Nobody knows the truth here.
+        """
+        if not self.plugins.find(use.kind, use.name, option=use.option).cls.reads_truth:
+            return self.make(use, limits)
+        if truth is None:
+            problem = f"{use.name!r} reads true output lengths, which only a simulation knows"
+            raise ConfigError(problem, path=use.option, source=self.config.source)
+        return self.make(use, limits, truth=truth)
 
     def _parts_of(self, feature: Feature, limits: EngineLimits) -> list[Any]:
         """Build the components that belong to a feature."""

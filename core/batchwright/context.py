@@ -20,6 +20,7 @@ from batchwright.step_view import StepView
 
 if TYPE_CHECKING:
     from batchwright.protocols.component import Component
+    from batchwright.protocols.estimator import Estimator
     from batchwright.scheduler.state import State
 
 
@@ -62,7 +63,8 @@ class Context:
         limits: The fixed sizes of the run.
         folder: Where relative paths in options start from: the TOML file's folder.
         parts: Components that this one is built of, by kind (a KV manager's hasher
-            and eviction).
+            and eviction, a simulated executor's estimator); ``truth`` for a predictor
+            that reads it.
         log: A logger named after the component.
     """
 
@@ -91,6 +93,7 @@ class Context:
         self.slot = slot
         self.clock = clock
         self.random = random.Random(seed)
+        self._seed = seed
         self.limits = limits
         self.folder = folder
         self.parts: dict[str, Any] = {}
@@ -125,6 +128,20 @@ class Context:
         An estimate is asked for once a request and kept, unless it is wanted anew.
         """
         return self._bound.predictions.of(requests, anew=anew)
+
+    @property
+    def estimator(self) -> Estimator:
+        """Whom to ask how long a step takes: ``scheduler.estimator``.
+
+        In a simulation it is not the one that decides how long steps do take, unless
+        ``simulation.oracle_estimator`` says so.
+        """
+        self._bound.estimator_was_asked = True
+        return self._bound.components.estimator
+
+    def stream(self, name: str) -> random.Random:
+        """Another stream of chance of this component's own, from its beginning."""
+        return random.Random(f"{self._seed}/{name}")
 
     def group(self, name: str) -> dict[str, Any]:
         """This component's own dict for a group of requests (``request.group``).

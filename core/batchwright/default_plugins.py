@@ -20,6 +20,8 @@ DEFAULT_PLUGINS: Final = (
     "batchwright_plugins.victim",
     "batchwright_plugins.preemption",
     "batchwright_plugins.predictor",
+    "batchwright_plugins.estimator",
+    "batchwright_plugins.workload",
     "batchwright_plugins.kv",
     "batchwright_plugins.executor",
     "batchwright_plugins.attention",
@@ -37,8 +39,11 @@ DEFAULT_VICTIM: Final = "lifo"
 """What ``victim = "auto"`` means under a policy that names no ``default_victim``."""
 DEFAULT_PREEMPTION: Final = "recompute"
 DEFAULT_PREDICTOR: Final = "max-tokens"
+DEFAULT_ESTIMATOR: Final = "linear"
 DEFAULT_KV: Final = "paged"
 DEFAULT_HASHER: Final = "sha256"
 DEFAULT_EVICTION: Final = "lru"
 DEFAULT_EXECUTOR: Final = "torch"
+SIMULATED_EXECUTOR: Final = "simulated"
+"""What computes the plans of a simulation."""
 DEFAULT_ATTENTION: Final = AUTO

@@ -137,6 +137,23 @@ class Engine:
             ExecutorError: The executor failed ``max_restarts`` times in a row.
             PluginError: A component failed too often in a row.
         """
+        plan, outputs = self.advance()
+        if outputs is None:
+            return []
+        if plan.is_empty and not outputs.finished and not self._pending:
+            self._wait()
+        return self._collect(outputs)
+
+    def advance(self) -> tuple[SchedulerOutput, StepOutputs | None]:
+        """Plan and compute one step, without a word to those who asked.
+
+        Returns:
+            The plan that was computed, and what it brought; None if the executor failed.
+
+        Raises:
+            ExecutorError: The executor failed ``max_restarts`` times in a row.
+            PluginError: A component failed too often in a row.
+        """
         # Without live requests only as much is planned as it takes to tell that they ended.
         depth = self.scheduler.pipeline_depth if self.scheduler.requests else 1
         while len(self._pending) < depth:
@@ -146,16 +163,13 @@ class Engine:
                 break
         return self._compute_next()
 
-    def _compute_next(self) -> list[RequestOutput]:
+    def _compute_next(self) -> tuple[SchedulerOutput, StepOutputs | None]:
         plan = self._pending[0]
         output = self._execute(plan)
         if output is None:
-            return []
+            return plan, None
         self._pending.popleft()
-        step = self.scheduler.update_from_output(plan, output)
-        if plan.is_empty and not step.finished and not self._pending:
-            self._wait()
-        return self._collect(step)
+        return plan, self.scheduler.update_from_output(plan, output)
 
     def generate(
         self,
@@ -181,7 +195,8 @@ class Engine:
                     mine.remove(output.request_id)
                     yield output
         while self._pending and not self.scheduler.requests:
-            self._compute_next()  # nobody wants its results, but it holds blocks
+            _, outputs = self._compute_next()  # nobody wants its results, but it holds blocks
+            self._collect(outputs or StepOutputs(0))
 
     def close(self) -> None:
         """Let components and executor release what they hold."""

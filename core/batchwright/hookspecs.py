@@ -98,6 +98,16 @@ def batchwright_register_predictor() -> Sequence[type[protocols.Predictor]]:
 
 
 @hookspec
+def batchwright_register_estimator() -> Sequence[type[protocols.Estimator]]:
+    """Estimators of step times, selected by ``scheduler.estimator``."""
+
+
+@hookspec
+def batchwright_register_workload() -> Sequence[type[protocols.Workload]]:
+    """Workloads of simulations, selected by ``simulation.workload``."""
+
+
+@hookspec
 def batchwright_register_feature() -> Sequence[type[protocols.Feature]]:
     """Features, listed as ``[[feature]]``."""
 

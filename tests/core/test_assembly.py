@@ -25,6 +25,7 @@ def test_the_empty_configuration() -> None:
         "hasher 'sha256'",
         "eviction 'lru'",
         "kv 'paged'",
+        "estimator 'linear'",
         "policy 'fcfs'",
         "victim 'lifo'",
         "preemption 'recompute'",

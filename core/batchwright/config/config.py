@@ -22,11 +22,13 @@ SELECTORS: Final = {
     "victim": "scheduler.victim",
     "preemption": "scheduler.preemption",
     "predictor": "scheduler.predictor",
+    "estimator": "scheduler.estimator",
     "kv": "kv.manager",
     "hasher": "kv.hasher",
     "eviction": "kv.eviction",
     "executor": "executor.use",
     "attention": "attention.backend",
+    "workload": "simulation.workload",
 }
 """Kinds chosen once, and the option that chooses; options in ``[<kind>.<name>]``."""
 
@@ -81,6 +83,7 @@ class Config:
     executor: sections.ExecutorSection = Factory(sections.ExecutorSection)
     sampling: SamplingParams = Factory(SamplingParams)
     run: sections.RunSection = Factory(sections.RunSection)
+    simulation: sections.SimulationSection = Factory(sections.SimulationSection)
     plugins: sections.PluginsSection = Factory(sections.PluginsSection)
     gate: tuple[Use, ...] = Factory(_default_gates)
     control: tuple[Use, ...] = ()
@@ -147,6 +150,13 @@ class Config:
         options = self.options.get(kind, {}).get(name, {})
         return Use(kind, name, f"{kind}.{name}", option, options)
 
+    @property
+    def truth(self) -> Use:
+        """The estimator that a simulation runs on."""
+        if self.simulation.estimator == AUTO:
+            return self.once("estimator")
+        return self.named("estimator", self.simulation.estimator, "simulation.estimator")
+
     def uses(self) -> Iterator[Use]:
         """Every component that is selected or has a table of options."""
         for kind in SELECTORS:
@@ -155,6 +165,8 @@ class Config:
                 yield chosen
             others = (name for name in self.options.get(kind, ()) if name != chosen.name)
             yield from (self.named(kind, name) for name in others)
+        if self.truth != self.once("estimator"):
+            yield self.truth
         for kind in LIST_KINDS:
             yield from getattr(self, kind)
 

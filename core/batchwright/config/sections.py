@@ -80,6 +80,7 @@ class SchedulerSection:
         victim: Who yields when blocks run out; auto: as the policy prefers.
         preemption: What becomes of the KV of who yields.
         predictor: Who estimates output lengths for those that ask.
+        estimator: Who estimates step times for those that ask.
         pipeline_depth: Steps that may be planned before the first of them is done.
         max_displacements: Times that a request yields because the policy wishes; then it
             is immune.
@@ -119,6 +120,7 @@ class SchedulerSection:
     victim: str = defaults.AUTO
     preemption: str = defaults.DEFAULT_PREEMPTION
     predictor: str = defaults.DEFAULT_PREDICTOR
+    estimator: str = defaults.DEFAULT_ESTIMATOR
     pipeline_depth: int = option(1, unit="steps", ge=1)
     max_displacements: int = option(3, ge=0)
     group_time_to_live: float = option(600.0, unit="seconds", ge=0)
@@ -207,6 +209,34 @@ class RunSection:
     chat: bool = True
     system: str | None = None
     num_answers_shown: int = option(3, unit="answers", ge=0)
+
+
+@frozen(kw_only=True)
+class SimulationSection:
+    """What ``batchwright simulate`` runs on.
+
+    Args:
+        workload: What arrives; auto: none is chosen, --workload names it.
+        estimator: Estimator of the true step times; auto: that of scheduler.estimator.
+        oracle_estimator: Whether components may ask the true one; reports say so.
+        executor: What computes the plans.
+        max_tokens: Cap on output tokens of a request that brings none. class: the least
+            power of two, and at least 256, that holds the workload's longest output;
+            drawn: one of such classes by lot, that holds the request's own; exact: the
+            true length, which reports say.
+        until: Simulated time at which it ends; whatever runs is left unfinished.
+        max_queue: Waiting requests that end it: more arrives than can be served.
+        leap: Whether steps in which nothing is decided are leapt over.
+    """
+
+    workload: str = defaults.AUTO
+    estimator: str = defaults.AUTO
+    oracle_estimator: bool = False
+    executor: str = defaults.SIMULATED_EXECUTOR
+    max_tokens: int | Literal["class", "drawn", "exact"] = option("class", unit="tokens")
+    until: float | None = option(None, unit="seconds", gt=0, default_text="the end")
+    max_queue: int | None = option(None, unit="requests", ge=1, default_text="no limit")
+    leap: bool = True
 
 
 @frozen(kw_only=True)

@@ -4,7 +4,8 @@ from batchwright.protocols.attention import AttentionBackend
 from batchwright.protocols.command import Command
 from batchwright.protocols.component import Component, Lifecycle
 from batchwright.protocols.control import Caps, Control
-from batchwright.protocols.executor import Executor, ModelInfo, ModelSettings, Tokenizer
+from batchwright.protocols.estimator import Estimator, StepShape
+from batchwright.protocols.executor import Executor, ModelInfo, ModelSettings, Tokenizer, Truth
 from batchwright.protocols.feature import ExecutorHalf, Feature, Part
 from batchwright.protocols.gate import Gate
 from batchwright.protocols.kv import Eviction, Hasher, KVManager, Need, PrefixHit
@@ -15,13 +16,16 @@ from batchwright.protocols.predictor import Predictor
 from batchwright.protocols.preemption import Preemption
 from batchwright.protocols.resource import Resource
 from batchwright.protocols.victim import Victim
+from batchwright.protocols.workload import Arrival, Workload
 
 __all__ = [
+    "Arrival",
     "AttentionBackend",
     "Caps",
     "Command",
     "Component",
     "Control",
+    "Estimator",
     "Eviction",
     "Executor",
     "ExecutorHalf",
@@ -41,6 +45,9 @@ __all__ = [
     "PrefixHit",
     "Resource",
     "SchedulingPolicy",
+    "StepShape",
     "Tokenizer",
+    "Truth",
     "Victim",
+    "Workload",
 ]

@@ -34,6 +34,28 @@ class Tokenizer(Protocol):
         ...
 
 
+class Truth(Protocol):
+    """How requests will be answered: what a simulated executor knows before it computes."""
+
+    def expect(self, request_id: str, num_output_tokens: int, token_id: int) -> None:
+        """Say how a request to come is answered.
+
+        Args:
+            request_id: Its id.
+            num_output_tokens: Tokens until it ends by itself, the one that ends it included.
+            token_id: The token that it repeats until then.
+        """
+        ...
+
+    def forget(self, request_id: str) -> None:
+        """Drop what was said of a request."""
+        ...
+
+    def output_tokens(self, request_id: str) -> int | None:
+        """Tokens that a live request puts out if it is not cut; None: nothing was said."""
+        ...
+
+
 @frozen(kw_only=True)
 class ModelSettings:
     """What the configuration says about the model (section ``[model]``).
@@ -111,6 +133,11 @@ class Executor(Component):
         """Take up a feature's half; called before the first plan, once a feature."""
         if half is not None:
             self._halves[name] = half
+
+    @property
+    def truth(self) -> Truth | None:
+        """What it knows of answers before they are computed; None where nobody does."""
+        return None
 
     @property
     def has_halves(self) -> bool:

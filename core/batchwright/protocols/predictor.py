@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar
 
 from batchwright.protocols.component import Component, Lifecycle
 from batchwright.request_view import RequestView
@@ -19,6 +20,10 @@ class Predictor(Component, Lifecycle):
     falls back to the request's cap on output tokens; several in a row end the run with
     PluginError.
     """
+
+    reads_truth: ClassVar[bool] = False
+    """Whether it reads true lengths, from ``ctx.parts["truth"]`` (``Truth``): it can be
+    had in simulations alone, and reports say so."""
 
     @abstractmethod
     def output_tokens(self, requests: Sequence[RequestView]) -> Sequence[float]:

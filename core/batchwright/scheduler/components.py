@@ -9,6 +9,7 @@ from attrs import field, frozen
 from batchwright.protocols import (
     Component,
     Control,
+    Estimator,
     Feature,
     Gate,
     KVManager,
@@ -30,6 +31,7 @@ class Components:
     victim: Victim
     preemption: Preemption
     predictor: Predictor
+    estimator: Estimator
     kv: KVManager
     gates: tuple[Gate, ...] = ()
     controls: tuple[Control, ...] = ()
@@ -42,6 +44,7 @@ class Components:
     def __iter__(self) -> Iterator[Component]:
         yield from self.parts
         yield self.kv
+        yield self.estimator
         yield self.policy
         yield self.victim
         yield self.preemption

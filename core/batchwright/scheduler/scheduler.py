@@ -346,6 +346,11 @@ class Scheduler:
         return dict(self._state.faults.counts)
 
     @property
+    def estimator_was_asked(self) -> bool:
+        """Whether a component has asked ``ctx.estimator``."""
+        return self._state.estimator_was_asked
+
+    @property
     def slow_calls(self) -> dict[str, float]:
         """Seconds of the slowest call, by component and method, of those that were slow.
 

@@ -42,6 +42,7 @@ class State:
         finished_ids: Ended since the last plan, for the executor.
         ended: Ended since the last update, for the caller.
         to_end: Whom to end, how and why, once what is going on is done.
+        estimator_was_asked: Whether a component wanted to know how long steps take.
         notices: What came in between steps: ("release" | "notify", key).
     """
 
@@ -91,6 +92,7 @@ class State:
         self.admission_paused = False
         self.has_changed = True
         self.bypass_choices = False
+        self.estimator_was_asked = False
         self._next_running_order = 0
 
     def start_running(self, request: Request) -> None:

@@ -12,11 +12,19 @@ from batchwright_plugins.command.explain import ExplainCommand
 from batchwright_plugins.command.new import NewCommand
 from batchwright_plugins.command.plugins import PluginsCommand
 from batchwright_plugins.command.run import RunCommand
+from batchwright_plugins.command.simulate import SimulateCommand
 
-__all__ = ["ConfigCommand", "ExplainCommand", "NewCommand", "PluginsCommand", "RunCommand"]
+__all__ = [
+    "ConfigCommand",
+    "ExplainCommand",
+    "NewCommand",
+    "PluginsCommand",
+    "RunCommand",
+    "SimulateCommand",
+]
 
 
 @hookimpl
 def batchwright_register_command() -> list[type[Command]]:
     """Offer the commands."""
-    return [ConfigCommand, ExplainCommand, NewCommand, PluginsCommand, RunCommand]
+    return [ConfigCommand, ExplainCommand, NewCommand, PluginsCommand, RunCommand, SimulateCommand]

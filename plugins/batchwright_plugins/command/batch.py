@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import signal
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
 from batchwright.exceptions import ModelError, RequestRefusedError
 from batchwright.messages import RequestOutput
+from batchwright_plugins.command.signals import catching
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -25,8 +24,6 @@ __all__ = ["REFUSED", "Batch"]
 
 REFUSED: Final = "refused"
 """The finish reason of a request that was never added."""
-
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class Batch:
@@ -83,7 +80,7 @@ class Batch:
         clock = self.engine.scheduler.clock
         started = clock.now()
         try:
-            with self._signals():
+            with catching(self._stop):
                 self._submit()
                 while self._open and self.stopped_by is None:
                     for output in self.engine.step():
@@ -143,19 +140,6 @@ class Batch:
         self.answers[index] = output
         if len(self.answers) > self._section.num_answers_shown:
             del self.answers[max(self.answers)]
-
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        try:
-            before = {number: signal.signal(number, self._stop) for number in _SIGNALS}
-        except ValueError:  # not in the main thread: whoever runs us gets the signals
-            yield
-            return
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         if self.stopped_by is not None:

@@ -12,6 +12,9 @@ from batchwright.exceptions import PluginError
 from batchwright.plugin_manager import PluginManager
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from batchwright.clock import Clock
     from batchwright.config import Config
 
 __all__ = ["PROGRESS", "STATS", "instrumented"]
@@ -20,12 +23,20 @@ STATS: Final = "stats"
 PROGRESS: Final = "progress"
 
 
-def instrumented(config: Config, *, is_terminal: bool) -> Assembly:
+def instrumented(
+    config: Config,
+    *,
+    is_terminal: bool,
+    files: Mapping[str, str] | None = None,
+    clock: Clock | None = None,
+) -> Assembly:
     """Prepare the assembly of a configuration, with what a report needs.
 
     Args:
         config: The configuration; observers that it lists are left as they are.
         is_terminal: Whether there is somebody to show progress to.
+        files: Observers that write a file, and which, by name.
+        clock: What time it is; None: the machine's.
 
     Raises:
         ConfigError: A component that it names is unknown, or its options are wrong.
@@ -39,7 +50,12 @@ def instrumented(config: Config, *, is_terminal: bool) -> Assembly:
         for name in wanted
         if name not in listed and _is_offered(plugins, name)
     ]
-    return Assembly(attrs.evolve(config, observer=(*config.observer, *added)), plugins=plugins)
+    added += [
+        Use("observer", name, f"observer.{name}", options={"path": path})
+        for name, path in (files or {}).items()
+    ]
+    config = attrs.evolve(config, observer=(*config.observer, *added))
+    return Assembly(config, plugins=plugins, clock=clock)
 
 
 def _is_offered(plugins: PluginManager, name: str) -> bool:

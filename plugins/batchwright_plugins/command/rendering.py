@@ -23,6 +23,8 @@ def render_value(value: Any) -> str:
         return repr(value)
     if isinstance(value, dt.date | dt.time):
         return value.isoformat()
+    if attrs.has(type(value)):
+        value = attrs.asdict(value)
     if isinstance(value, Mapping):
         return f"{{{', '.join(_pairs(value))}}}"
     if isinstance(value, list | tuple):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
@@ -16,32 +17,51 @@ if TYPE_CHECKING:
     from batchwright_plugins.command.batch import Batch
     from batchwright_plugins.command.prompt_line import PromptLine
 
-__all__ = ["print_report", "start_lines"]
+__all__ = [
+    "choices",
+    "ends_row",
+    "print_figures",
+    "print_report",
+    "served_rows",
+    "sizes",
+    "start_lines",
+    "stats_of",
+]
 
 _WIDTH = 23  # of the column of names
 
 
 def start_lines(engine: Engine, num_prompts: int) -> Iterator[str]:
     """Say what runs: the model and where, the pool, who decides."""
-    model, scheduler = engine.model, engine.scheduler
-    limits, components = scheduler.limits, scheduler.components
+    model = engine.model
     yield "; ".join([model.name, *model.notes])
-    yield (
-        f"{num_prompts} prompts, at most {limits.max_num_seqs} at a time and "
+    yield f"{num_prompts} prompts, {sizes(engine)}"
+    yield f"{choices(engine)}, attention {model.attention or 'none'}"
+
+
+def sizes(engine: Engine) -> str:
+    """How much the engine takes on at a time."""
+    limits = engine.scheduler.limits
+    return (
+        f"at most {limits.max_num_seqs} at a time and "
         f"{limits.max_num_batched_tokens} tokens a step, in "
-        f"{scheduler.kv_manager.num_usable_blocks} KV blocks of {limits.block_size} tokens"
+        f"{engine.scheduler.kv_manager.num_usable_blocks} KV blocks of {limits.block_size} tokens"
     )
+
+
+def choices(engine: Engine) -> str:
+    """Which components decide."""
+    components = engine.scheduler.components
     gates = ", ".join(gate.name for gate in components.gates) or "none"
-    yield (
+    return (
         f"policy {components.policy.name}, gates {gates}, victim {components.victim.name}, "
-        f"preemption {components.preemption.name}, attention {model.attention or 'none'}"
+        f"preemption {components.preemption.name}"
     )
 
 
 def print_report(console: Console, batch: Batch) -> None:
     """Print the figures of a batch, and its first answers."""
-    for name, value in _rows(batch):
-        console.print(Text(f"{name:<{_WIDTH}}{value}"), soft_wrap=True)
+    print_figures(console, _rows(batch))
     # Who reads a pipe wraps lines as it likes.
     is_piped = not console.is_terminal
     for index in sorted(batch.answers):
@@ -51,14 +71,29 @@ def print_report(console: Console, batch: Batch) -> None:
         console.print(Text(answer.text.strip()), soft_wrap=is_piped)
 
 
+def print_figures(console: Console, rows: Iterable[tuple[str, str]]) -> None:
+    """Print a table of two columns."""
+    for name, value in rows:
+        console.print(Text(f"{name:<{_WIDTH}}{value}"), soft_wrap=True)
+
+
 def _rows(batch: Batch) -> Iterator[tuple[str, str]]:
-    reasons = ", ".join(f"{number} {reason}" for reason, number in batch.reasons.items())
-    found = f" ({reasons})" if reasons else ""
-    yield "requests", f"{batch.num_finished} of {len(batch.prompts)}{found}"
+    yield ends_row(batch.reasons, len(batch.prompts))
     if 0 < batch.num_failed < len(batch.prompts):  # that all did is an error of the run
         yield "first failure", batch.first_detail
     yield "time", f"{batch.seconds:.1f} s"
-    stats = _stats(batch.engine)
+    yield from served_rows(batch.engine)
+
+
+def ends_row(reasons: Counter[str], total: int) -> tuple[str, str]:
+    """How many of all requests ended, and how."""
+    listed = ", ".join(f"{number} {reason}" for reason, number in reasons.items())
+    return "requests", f"{reasons.total()} of {total}" + (f" ({listed})" if listed else "")
+
+
+def served_rows(engine: Engine) -> Iterator[tuple[str, str]]:
+    """What the observer ``stats`` has measured; nothing if there is none."""
+    stats = stats_of(engine)
     if not stats:
         return
     seconds = stats["duration_s"] or 1.0
@@ -67,7 +102,7 @@ def _rows(batch: Batch) -> Iterator[tuple[str, str]]:
     yield ("total tokens/s", f"{(prompt + output) / seconds:,.1f} (with {prompt:,} prompt tokens)")
     yield "time to first token", _percentiles(stats, "ttft", 1, "s")
     yield "time per output token", _percentiles(stats, "tpot", 1000, "ms")
-    usable = batch.engine.scheduler.kv_manager.num_usable_blocks
+    usable = engine.scheduler.kv_manager.num_usable_blocks
     peak = stats["kv_peak_ratio"] or 0.0
     yield "KV peak", f"{peak * usable:.0f} of {usable} blocks ({peak:.0%})"
     yield "preemptions", f"{stats['preemptions']:,}"
@@ -91,7 +126,7 @@ def _percentiles(stats: Mapping[str, Any], name: str, factor: float, unit: str) 
     return ", ".join(shown) or "none"
 
 
-def _stats(engine: Engine) -> Mapping[str, Any]:
+def stats_of(engine: Engine) -> Mapping[str, Any]:
     """What the observer of that name has measured; empty if there is none."""
     observers = engine.scheduler.components.observers
     found = [observer for observer in observers if observer.name == STATS]

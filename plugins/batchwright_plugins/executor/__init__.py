@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 @hookimpl
 def batchwright_register_executor() -> Sequence[type[Executor]]:
     """Offer the executors; none of them imports torch before it loads a model."""
+    from .simulated import Simulated
     from .torch_executor import TorchExecutor
 
-    return [TorchExecutor]
+    return [Simulated, TorchExecutor]

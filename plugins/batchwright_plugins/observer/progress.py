@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
+from batchwright.clock import VirtualClock
 from batchwright.option import option
 from batchwright.protocols import Observer
 
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
     from batchwright.context import Context
     from batchwright.request_view import RequestView
-    from batchwright.step_record import StepRecord
 
 __all__ = ["Progress"]
 
@@ -31,8 +31,8 @@ class Progress(Observer):
     """A line on the terminal (standard error): requests, tokens a second, use of KV.
 
     Off where standard error is no terminal. The line is drawn by a thread of its own
-    from a few counters, so that a step costs two additions. Tokens are computed ones,
-    prefill and decode, a second of the scheduler's clock.
+    from a few counters, so that a step costs nothing. Tokens are computed ones, prefill and
+    decode, a second of the scheduler's clock; that of a simulation is shown.
     """
 
     name = "progress"
@@ -46,7 +46,6 @@ class Progress(Observer):
         self._num_added = 0
         self._num_finished = 0
         self._num_expected = 0
-        self._num_tokens = 0
         self._begin: float | None = None
 
     def setup(self) -> None:
@@ -81,18 +80,18 @@ class Progress(Observer):
     def on_finish(self, request: RequestView) -> None:
         self._num_finished += 1
 
-    def on_step(self, record: StepRecord) -> None:
-        self._num_tokens += record.plan.total_num_scheduled_tokens
-
     def line(self) -> str:
         """What is drawn."""
         view = self.ctx.view
         total = max(self._num_added, self._num_expected)
         begin = self.ctx.clock.now() if self._begin is None else self._begin
         seconds = self.ctx.clock.now() - begin
-        speed = f"{self._num_tokens / seconds:,.0f}" if seconds > 0 else "-"
+        num_tokens = self.ctx.counts.scheduled_tokens
+        speed = f"{num_tokens / seconds:,.0f}" if seconds > 0 else "-"
         used = 1 - view.num_free_blocks / max(1, view.num_usable_blocks)
+        is_simulated = isinstance(self.ctx.clock, VirtualClock)
+        at = f" at {self.ctx.clock.now():,.1f} s" if is_simulated else ""
         return (
             f"{self._num_finished}/{total} requests, {speed} tokens/s, "
-            f"{view.num_running} running, {view.num_waiting} waiting, KV {used:.0%}"
+            f"{view.num_running} running, {view.num_waiting} waiting, KV {used:.0%}{at}"
         )

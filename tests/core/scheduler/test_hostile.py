@@ -162,6 +162,9 @@ class SaneFeature(Feature):
 class SaneControl(Control):
     name = "mine"
 
+    def on_add(self, request: Any) -> None:
+        self.ctx.mark(request, at_computed=request.num_prompt_tokens + 2)
+
 
 class SaneObserver(Observer):
     name = "mine"

@@ -25,7 +25,7 @@ COPIES = """
     from batchwright.default_plugins import DEFAULT_PLUGINS
 
     KINDS = (
-        "policy", "gate", "limit", "victim", "preemption", "predictor",
+        "policy", "gate", "limit", "victim", "preemption", "predictor", "estimator",
         "kv", "hasher", "eviction", "executor",
     )
 
@@ -53,6 +53,7 @@ policy = "x-fcfs"
 victim = "x-lifo"
 preemption = "x-recompute"
 predictor = "x-max-tokens"
+estimator = "x-linear"
 
 [kv]
 manager = "x-paged"
@@ -96,6 +97,7 @@ def bench(make_bench: Any, copies: None, request: Any) -> Any:
         "victim": "x-lifo",
         "preemption": "x-recompute",
         "predictor": "x-max-tokens",
+        "estimator": "x-linear",
     }
 
     def make(**options: Any) -> Any:
@@ -126,7 +128,7 @@ def test_copies_are_selected_by_toml(copies: None, tmp_path: Path, hasher: str) 
     path.write_text(SELECTION.format(hasher=hasher))
     scheduler = Assembly(load_config(path), clock=VirtualClock()).scheduler()
     labels = [component.ctx.label for component in scheduler.components]
-    assert len(labels) == 8
+    assert len(labels) == 9
     assert all("'x-" in label and "renamed-defaults 1.0" in label for label in labels)
 
 

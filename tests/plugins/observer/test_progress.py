@@ -30,11 +30,11 @@ def make_driver(console):
 
 def test_line_says_how_far_it_is():
     driver, progress = make_driver(Console(file=io.StringIO(), force_terminal=False))
-    assert progress.line() == "0/0 requests, - tokens/s, 0 running, 0 waiting, KV 0%"
+    assert progress.line() == "0/0 requests, - tokens/s, 0 running, 0 waiting, KV 0% at 0.0 s"
     progress.expect(3)
     driver.add(make_request("A", 30, 1), make_request("B", 40, 4))
     driver.turn()
-    assert progress.line() == "1/3 requests, 70 tokens/s, 1 running, 0 waiting, KV 30%"
+    assert progress.line() == "1/3 requests, 70 tokens/s, 1 running, 0 waiting, KV 30% at 1.0 s"
     driver.add(*(make_request(f"more-{n}", 5, 1) for n in range(2)))
     assert progress.line().startswith("1/4 requests, ")
 

@@ -27,6 +27,7 @@ from batchwright.testing.conformance.blocks import (
     HasherConformance,
     KVConformance,
 )
+from batchwright.testing.conformance.estimating import EstimatorConformance, WorkloadConformance
 from batchwright.testing.conformance.execution import ExecutorConformance
 from batchwright.testing.conformance.kernels import AttentionConformance
 from batchwright.testing.conformance.policy import PolicyConformance
@@ -48,6 +49,7 @@ __all__ = [
     "CommandConformance",
     "Conformance",
     "ControlConformance",
+    "EstimatorConformance",
     "EvictionConformance",
     "ExecutorConformance",
     "FeatureConformance",
@@ -62,6 +64,7 @@ __all__ = [
     "ResourceConformance",
     "ServingConformance",
     "VictimConformance",
+    "WorkloadConformance",
     "conformance_for",
 ]
 
@@ -69,6 +72,7 @@ _CLASSES: tuple[type[Conformance], ...] = (
     AttentionConformance,
     CommandConformance,
     ControlConformance,
+    EstimatorConformance,
     EvictionConformance,
     ExecutorConformance,
     FeatureConformance,
@@ -82,6 +86,7 @@ _CLASSES: tuple[type[Conformance], ...] = (
     PreemptionConformance,
     ResourceConformance,
     VictimConformance,
+    WorkloadConformance,
 )
 
 CONFORMANCE = {cls.kind: cls for cls in _CLASSES}

@@ -1,0 +1,151 @@
+"""Estimators: how long a step takes."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator
+
+from attrs import evolve, frozen
+
+from batchwright.protocols.component import Component
+
+
+@frozen
+class StepShape:
+    """What a step computes, as far as its time depends on it.
+
+    A *decode* computes one token of a request, a *prefill* several of them (a chunk of a
+    prompt, a recomputation, drafts to verify). Contexts are tokens whose KV was computed
+    before the step.
+
+    Args:
+        num_decodes: Requests that compute one token.
+        decode_context: Their contexts, summed (tokens).
+        num_prefills: Requests that compute several tokens.
+        num_prefill_tokens: What they compute (tokens).
+        prefill_attention: ``q * (kv + q / 2)`` summed over them, for q tokens behind a
+            context of kv: the pairs of query and key that attention looks at.
+    """
+
+    num_decodes: int = 0
+    decode_context: int = 0
+    num_prefills: int = 0
+    num_prefill_tokens: int = 0
+    prefill_attention: float = 0.0
+
+    @classmethod
+    def of(cls, grants: Iterable[tuple[int, int]]) -> StepShape:
+        """The shape of a step.
+
+        Args:
+            grants: For each request the tokens it computes, and its context.
+        """
+        num_decodes = decode_context = num_prefills = num_prefill_tokens = 0
+        prefill_attention = 0.0
+        for num_tokens, context in grants:
+            if num_tokens == 1:
+                num_decodes += 1
+                decode_context += context
+            elif num_tokens > 1:
+                num_prefills += 1
+                num_prefill_tokens += num_tokens
+                prefill_attention += num_tokens * (context + num_tokens / 2)
+        return cls(num_decodes, decode_context, num_prefills, num_prefill_tokens, prefill_attention)
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens that are computed in all."""
+        return self.num_decodes + self.num_prefill_tokens
+
+    @property
+    def num_requests(self) -> int:
+        """Requests that are computed."""
+        return self.num_decodes + self.num_prefills
+
+    def with_prefill(self, num_tokens: int, context: int = 0) -> StepShape:
+        """This shape, and one more request that computes several tokens."""
+        return evolve(
+            self,
+            num_prefills=self.num_prefills + 1,
+            num_prefill_tokens=self.num_prefill_tokens + num_tokens,
+            prefill_attention=self.prefill_attention + num_tokens * (context + num_tokens / 2),
+        )
+
+    def with_decodes(self, count: int, context: int) -> StepShape:
+        """This shape, and more requests that compute one token.
+
+        Args:
+            count: How many.
+            context: Their contexts, summed (tokens).
+        """
+        return evolve(
+            self, num_decodes=self.num_decodes + count, decode_context=self.decode_context + context
+        )
+
+
+class Estimator(Component):
+    """Step times: what components may know of them, and what a simulation runs on.
+
+    Other components ask it as ``ctx.estimator``: the one that ``scheduler.estimator``
+    names. A simulation's truth is another instance (``simulation.estimator``), unless
+    ``simulation.oracle_estimator`` says that components may know it; reports say so.
+
+    It is ready when it is built: a file that it needs is read in ``__init__``, which
+    raises ConfigError for one that cannot be used. The same shape takes the same time,
+    always: it draws nothing by lot and remembers nothing.
+
+    Faults: an exception counts as one of the component that asked.
+    """
+
+    @abstractmethod
+    def step_time(self, shape: StepShape) -> float:
+        """How long a step takes (seconds, > 0), planning included.
+
+        Cost class: step; for those who ask about candidates, candidate.
+        """
+
+    def max_tokens(self, deadline: float, shape: StepShape, context: int = 0) -> int:
+        """How many tokens one more prefill may compute, so that the step is done in time.
+
+        Override it where there is a shorter way than to try.
+
+        Args:
+            deadline: Seconds that the step may take.
+            shape: What it computes anyway.
+            context: Tokens of that prefill that are computed already.
+
+        Returns:
+            The most tokens; 0 if there is no time for any.
+
+        Cost class: as for ``step_time``.
+        """
+        too_many = 2
+        while self.step_time(shape.with_prefill(too_many, context)) <= deadline:
+            if too_many > _LONGEST:
+                return too_many
+            too_many *= 2
+        enough = 0
+        while too_many - enough > 1:
+            middle = (enough + too_many) // 2
+            fits = self.step_time(shape.with_prefill(middle, context)) <= deadline
+            enough, too_many = (middle, too_many) if fits else (enough, middle)
+        return enough
+
+    def decode_times(self, num_decodes: int, context: int) -> Iterator[float]:
+        """Times of steps in a row in which the same requests decode (seconds), endless.
+
+        Override it where that is cheaper to go through than to ask step by step; the
+        numbers must be those of ``step_time``, bit for bit.
+
+        Args:
+            num_decodes: The requests.
+            context: Their contexts before the first step, summed (tokens).
+
+        Cost class: once for many steps.
+        """
+        while True:
+            yield self.step_time(StepShape(num_decodes, context))
+            context += num_decodes
+
+
+_LONGEST = 1 << 24

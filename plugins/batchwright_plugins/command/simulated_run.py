@@ -1,0 +1,233 @@
+"""One call of ``batchwright simulate``: from options to files and a table."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from batchwright.clock import VirtualClock
+from batchwright.config import load_config
+from batchwright.exceptions import ConfigError
+from batchwright_plugins.command.arriving import Arriving
+from batchwright_plugins.command.caps import Caps
+from batchwright_plugins.command.instruments import PROGRESS, instrumented
+from batchwright_plugins.command.report import (
+    choices,
+    ends_row,
+    print_figures,
+    served_rows,
+    sizes,
+    stats_of,
+)
+from batchwright_plugins.command.signals import catching
+from batchwright_plugins.command.simulation import Simulation
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from batchwright.assembly import Assembly
+    from batchwright.config import Config
+    from batchwright.engine import Engine
+    from batchwright.protocols import Workload
+
+__all__ = ["SimulatedRun", "find_oracles"]
+
+TABLE: Final = "request-table"
+STEPS: Final = "decision-log"
+
+
+class SimulatedRun:
+    """Everything that one simulation needs, and what it leaves.
+
+    Args:
+        config: The TOML file.
+        overrides: ``key.path=value`` each.
+        workload: ``NAME`` or ``NAME:FILE``; None: ``simulation.workload``.
+        output: Folder for files.
+        steps: Whether every decision is written down.
+        rate: Mean arrivals a second.
+        scale_rate: How many times as fast requests arrive.
+        limit: Requests that are taken.
+        options: Options of the command that are options of the configuration, too.
+    """
+
+    def __init__(
+        self,
+        config: Path | None,
+        overrides: Sequence[str],
+        *,
+        workload: str | None = None,
+        output: Path | None = None,
+        steps: bool = False,
+        rate: float | None = None,
+        scale_rate: float | None = None,
+        limit: int | None = None,
+        **options: Any,
+    ) -> None:
+        if rate is not None and scale_rate is not None:
+            raise ConfigError("--rate and --scale-rate say the same; give one of them")
+        self.config = load_config(config, [*overrides, *_as_overrides(workload, options)])
+        self._output = output
+        self._steps = steps
+        self._rate = rate
+        self._scale_rate = scale_rate
+        self._limit = limit
+
+    def run(self) -> Simulation:
+        """Run it, say what comes of it, write the files.
+
+        Raises:
+            ConfigError: Something in the configuration or the workload is wrong.
+            PluginError: A component cannot be had, or failed too often.
+        """
+        from rich.console import Console
+
+        notices = Console(stderr=True, highlight=False)
+        if self._output is not None:
+            self._output.mkdir(parents=True, exist_ok=True)
+        assembly = instrumented(
+            self.config,
+            is_terminal=notices.is_terminal,
+            files=dict(self._files()),
+            clock=VirtualClock(),
+        )
+        begin = time.perf_counter()
+        engine = assembly.simulator()
+        try:
+            simulation = self._prepare(assembly, engine)
+            for line in _start_lines(self.config, engine):
+                notices.print(line, markup=False, soft_wrap=True)
+            with catching(simulation.stop):
+                simulation.run()
+        finally:
+            engine.close()
+        seconds = time.perf_counter() - begin
+        self._report(simulation, seconds, notices)
+        return simulation
+
+    def _files(self) -> Iterator[tuple[str, str]]:
+        if self._output is not None:
+            yield TABLE, str(self._output.resolve() / "requests.csv")
+            if self._steps:
+                yield STEPS, str(self._output.resolve() / "steps.jsonl")
+
+    def _prepare(self, assembly: Assembly, engine: Engine) -> Simulation:
+        section, limits = self.config.simulation, engine.scheduler.limits
+        workload = _workload(assembly, limits)
+        arriving = Arriving(workload.arrivals(), pace=self._pace(workload), limit=self._limit)
+        chance = workload.ctx.stream("caps")
+        caps = Caps(section.max_tokens, workload, chance)
+        observers = {o.name: o for o in engine.scheduler.components.observers}
+        table: Any = observers.get(TABLE)
+        on_refused = table.refused if table is not None else None
+        simulation = Simulation(engine, workload, arriving, caps, section, on_refused)
+        if table is not None:
+            table.stamp(" ".join(find_oracles(self.config, engine)))
+        progress: Any = observers.get(PROGRESS)
+        if progress is not None and self._limit is not None:
+            progress.expect(self._limit)
+        return simulation
+
+    def _pace(self, workload: Workload) -> float:
+        """How many times as fast as it says requests arrive."""
+        if self._rate is None:
+            return self._scale_rate or 1.0
+        if workload.rate is None:
+            problem = f"--rate needs a workload that has one; {workload.name!r} has none"
+            raise ConfigError(problem, path="simulation.workload")
+        return self._rate / workload.rate
+
+    def _report(self, simulation: Simulation, seconds: float, notices: Console) -> None:
+        from rich.console import Console
+
+        oracles = find_oracles(self.config, simulation.engine)
+        summary = _summary(self.config, simulation, oracles)
+        if self._output is not None:
+            text = json.dumps(summary, indent=2, ensure_ascii=False)
+            (self._output / "summary.json").write_text(f"{text}\n", encoding="utf-8")
+        print_figures(Console(highlight=False), _rows(simulation, oracles))
+        if simulation.stopped_by:
+            notices.print(f"Stopped: {simulation.stopped_by}.", markup=False, soft_wrap=True)
+        num_ended = simulation.reasons.total()
+        notices.print(
+            f"simulated in {seconds:.2f} s: {num_ended / seconds:,.0f} requests/s, "
+            f"{simulation.engine.scheduler.clock.now() / seconds:,.0f} times as fast as real",
+            markup=False,
+            soft_wrap=True,
+        )
+
+
+def find_oracles(config: Config, engine: Engine) -> list[str]:
+    """What knows more in this simulation than it can know elsewhere."""
+    section, components = config.simulation, engine.scheduler.components
+    found = []
+    if components.predictor.reads_truth:
+        found.append(f"predictor:{components.predictor.name}")
+    truth, known = config.truth, config.once("estimator")
+    same = (truth.name, truth.options) == (known.name, known.options)
+    if section.oracle_estimator or (same and engine.scheduler.estimator_was_asked):
+        found.append(f"estimator:{truth.name}")
+    if section.max_tokens == "exact":
+        found.append("max_tokens:exact")
+    return found
+
+
+def _as_overrides(workload: str | None, options: Mapping[str, Any]) -> Iterator[str]:
+    """Options of the command as overrides of the configuration."""
+    if workload is not None:
+        name, colon, file = workload.partition(":")
+        yield f"simulation.workload={name}"
+        if colon:
+            yield f"workload.{name}.path={json.dumps(str(Path(file).expanduser().resolve()))}"
+    section = {"seed": "scheduler"}
+    for key, value in options.items():
+        if value is not None:
+            yield f"{section.get(key, 'simulation')}.{key}={value}"
+
+
+def _workload(assembly: Assembly, limits: Any) -> Workload:
+    use = assembly.config.once("workload")
+    if use.name == "auto":
+        offered = [found.name for found in assembly.plugins.registrations("workload")]
+        problem = f"names no workload; also --workload. Workloads: {', '.join(offered)}"
+        raise ConfigError(problem, path=use.option, source=assembly.config.source)
+    workload: Workload = assembly.make(use, limits)
+    return workload
+
+
+def _start_lines(config: Config, engine: Engine) -> Iterator[str]:
+    yield f"{engine.model.name}; workload {config.simulation.workload}; {sizes(engine)}"
+    yield choices(engine)
+
+
+def _rows(simulation: Simulation, oracles: list[str]) -> Iterator[tuple[str, str]]:
+    yield ends_row(simulation.reasons, simulation.arriving.num_taken)
+    yield "time", f"{simulation.engine.scheduler.clock.now():,.1f} s simulated"
+    yield from served_rows(simulation.engine)
+    if oracles:
+        yield "knows too much", ", ".join(oracles)
+
+
+def _summary(config: Config, simulation: Simulation, oracles: list[str]) -> dict[str, Any]:
+    scheduler = simulation.engine.scheduler
+    return {
+        "workload": config.simulation.workload,
+        "estimator": config.simulation.estimator,
+        "policy": scheduler.components.policy.name,
+        "predictor": scheduler.components.predictor.name,
+        "seed": config.scheduler.seed,
+        "oracles": oracles,
+        "stopped_by": simulation.stopped_by,
+        "simulated_s": scheduler.clock.now(),
+        "requests_arrived": simulation.arriving.num_taken,
+        "requests_refused": simulation.reasons["refused"],
+        **stats_of(simulation.engine),
+        "components": {
+            f"{component.ctx.path}": component.summary()
+            for component in scheduler.components.observers
+            if component.name not in ("stats", TABLE, STEPS) and component.summary()
+        },
+    }

@@ -1,0 +1,182 @@
+"""Runs a workload through the engine on a virtual clock."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from batchwright.exceptions import ConfigError, RequestRefusedError
+from batchwright.request import Request
+from batchwright_plugins.command.batch import REFUSED
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from batchwright.config.sections import SimulationSection
+    from batchwright.engine import Engine
+    from batchwright.protocols import Arrival, Truth, Workload
+    from batchwright.request_view import RequestView
+    from batchwright_plugins.command.arriving import Arriving
+    from batchwright_plugins.command.caps import Caps
+
+__all__ = ["Simulation"]
+
+_FOREVER: Final = math.inf
+
+
+class Simulation:
+    """Requests arrive, the engine steps, time goes on by what the steps take.
+
+    The engine is the one that serves; only its clock and its executor are simulated.
+
+    Args:
+        engine: Built by ``Assembly.simulator`` on a VirtualClock.
+        workload: What follows when a request ends.
+        arriving: What arrives.
+        caps: Caps on output tokens.
+        section: When to stop.
+        on_refused: Told of requests that are never added, and why.
+
+    Attributes:
+        reasons: How many requests ended for each reason.
+        stopped_by: Why it ended before the workload did; empty if it did not.
+        is_overloaded: Whether more arrived than could be served.
+        signal: The signal that stopped it, or None.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        workload: Workload,
+        arriving: Arriving,
+        caps: Caps,
+        section: SimulationSection,
+        on_refused: Callable[[RequestView, str], None] | None = None,
+    ) -> None:
+        self.engine = engine
+        self.reasons: Counter[str] = Counter()
+        self.stopped_by = ""
+        self.signal: int | None = None
+        self.is_overloaded = False
+        self.arriving = arriving
+        self._scheduler = engine.scheduler
+        self._clock = engine.scheduler.clock
+        self._workload = workload
+        self._caps = caps
+        self._until = section.until or _FOREVER
+        self._max_queue = section.max_queue or _FOREVER
+        self._on_refused = on_refused
+        lengths = engine.executor.truth
+        if lengths is None:
+            problem = f"{engine.executor.ctx.label} cannot be told how long answers are"
+            raise ConfigError(problem, path="simulation.executor")
+        self._truth: Truth = lengths
+        self._live: dict[str, tuple[Arrival, Request]] = {}
+        self._eos = engine.model.eos_token_ids
+
+    def run(self) -> None:
+        """Run until nothing is left, or something stops it.
+
+        Raises:
+            ExecutorError: The executor could not be brought back.
+            PluginError: A component failed too often in a row.
+        """
+        while not self.stopped_by:
+            self._let_arrive()
+            if self.engine.has_unfinished:
+                self._step()
+            elif self.arriving.next_time < _FOREVER:
+                self._wait_until(self.arriving.next_time)
+            else:
+                return
+            self._check_limits()
+
+    def stop(self, number: int, frame: FrameType | None = None) -> None:
+        """End it before the next step; called a second time, at once."""
+        if self.signal is not None:
+            raise KeyboardInterrupt
+        self.signal = number
+        self.stopped_by = "interrupted"
+
+    def _step(self) -> None:
+        plan, outputs = self.engine.advance()
+        if outputs is None:
+            return
+        for request_id, finish in outputs.finished.items():
+            self._end(request_id, finish.reason)
+        if plan.is_empty and not outputs.finished:
+            self._idle()
+
+    def _idle(self) -> None:
+        """Nothing could be computed: go on to what comes next."""
+        moment = min(self.arriving.next_time, self._scheduler.next_alarm or _FOREVER)
+        if moment < _FOREVER:
+            self._wait_until(moment)
+        elif not self._scheduler.has_notices:
+            view = self._scheduler.view
+            if view.num_parked == view.num_waiting and not view.num_running:
+                self.stopped_by = "every request is parked, and nothing will wake one"
+
+    def _wait_until(self, moment: float) -> None:
+        self._clock.wait_until(min(moment, self._until))
+
+    def _let_arrive(self) -> None:
+        if self.arriving.next_time <= self._clock.now():
+            for arrival in self.arriving.due(self._clock.now()):
+                self._add(arrival)
+
+    def _add(self, arrival: Arrival) -> None:
+        number = self.arriving.num_taken - 1
+        request_id = arrival.request_id or str(number)
+        request = Request(
+            request_id=request_id,
+            prompt_token_ids=arrival.prompt_token_ids,
+            sampling_params=self._caps.params(arrival),
+            eos_token_id=self._eos,
+            arrival_time=arrival.time,
+            priority=arrival.priority,
+            client=arrival.client,
+            group=arrival.group,
+            slo_class=arrival.slo_class,
+            deadline=None if arrival.deadline is None else arrival.time + arrival.deadline,
+            hints=arrival.hints,
+        )
+        token_id = arrival.output_token_id or 2 + number
+        if request_id not in self._live:
+            self._truth.expect(request_id, arrival.num_output_tokens, token_id)
+        try:
+            self._scheduler.add_request(request)
+        except RequestRefusedError as error:
+            self._refuse(arrival, request, error.reason)
+        else:
+            self._live[request_id] = arrival, request
+
+    def _refuse(self, arrival: Arrival, request: Request, reason: str) -> None:
+        self.reasons[REFUSED] += 1
+        if self._on_refused is not None:
+            self._on_refused(request.view, reason)
+        if request.request_id not in self._live:
+            self._truth.forget(request.request_id)
+
+    def _end(self, request_id: str, reason: str) -> None:
+        arrival, request = self._live.pop(request_id)
+        self.reasons[reason] += 1
+        followers = self._workload.on_finish(arrival, request.view)
+        if followers:
+            self.arriving.follow(followers)
+
+    def _check_limits(self) -> None:
+        now, num_waiting = self._clock.now(), self._scheduler.num_waiting
+        if now >= self._until:
+            self.stopped_by = self.stopped_by or f"{self._until:g} simulated seconds are over"
+        if num_waiting > self._max_queue:
+            self.is_overloaded = True
+            self.stopped_by = (
+                f"overload: {num_waiting:,} requests wait at {now:,.1f} s; "
+                f"{self.arriving.num_taken / now:,.2f} arrive a second, "
+                f"{self.reasons.total() / now:,.2f} end"
+                if now
+                else f"overload: {num_waiting:,} requests arrive at once"
+            )

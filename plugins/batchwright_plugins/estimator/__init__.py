@@ -1,0 +1,10 @@
+"""Estimators of step times."""
+
+from batchwright.hookspecs import hookimpl
+from batchwright.protocols import Estimator
+from batchwright_plugins.estimator.linear import Linear
+
+
+@hookimpl
+def batchwright_register_estimator() -> list[type[Estimator]]:
+    return [Linear]

@@ -1,0 +1,60 @@
+"""Profiles that ship with Batchwright: measured step times of a model on a device.
+
+Each is a folder of small tables; README.md says where they come from.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from batchwright.exceptions import ConfigError
+from batchwright.suggest import did_you_mean
+
+__all__ = ["find_profile", "profile_names", "read_linear"]
+
+_HERE = Path(__file__).parent
+
+
+def profile_names() -> list[str]:
+    """Names of the profiles that ship."""
+    return sorted(path.name for path in _HERE.iterdir() if (path / "linear.toml").exists())
+
+
+def find_profile(name: str, folder: Path, path: str) -> Path:
+    """The folder of a profile.
+
+    Args:
+        name: Of one that ships, or a folder.
+        folder: Where a relative one starts.
+        path: TOML path of the option that names it.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    own = folder / Path(name).expanduser()
+    if name in profile_names():
+        return _HERE / name
+    if own.is_dir():
+        return own
+    names = profile_names()
+    hint = did_you_mean(name, names)
+    raise ConfigError(
+        f"there is no profile {name!r}.{hint} Profiles: {', '.join(names)}, or a folder", path=path
+    )
+
+
+def read_linear(profile: Path, path: str) -> dict[str, Any]:
+    """The coefficients of a profile's linear fit.
+
+    Raises:
+        ConfigError: It has none.
+    """
+    file = profile / "linear.toml"
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}: {file}", path=path) from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"is not valid TOML: {error}: {file}", path=path) from error

@@ -1,0 +1,148 @@
+"""Our own traces: JSON lines, each of which may say all that a request can."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from attrs import frozen
+
+from batchwright.option import option
+from batchwright.protocols import Arrival, Workload
+from batchwright_plugins.workload.lines import TraceFile
+from batchwright_plugins.workload.prompts import OWN_TOKENS, SHARED_TOKENS, pieces
+
+if TYPE_CHECKING:
+    from batchwright.context import Context
+
+__all__ = ["Jsonl"]
+
+_FIELDS: Final[dict[str, tuple[type[Any], ...]]] = {
+    "request_id": (str,),
+    "client": (str,),
+    "group": (str,),
+    "slo_class": (str,),
+    "priority": (int,),
+    "deadline": (int, float),
+    "hints": (dict,),
+    "max_tokens": (int,),
+    "output_token_id": (int,),
+}
+_WORDS = {str: "a string", int: "an integer", float: "a number", dict: "an object"}
+_OWN: Final = ("time", "prompt_tokens", "output_tokens", "prompt_token_ids", "prefix")
+
+
+@frozen
+class Options:
+    """Options of our own traces."""
+
+    path: str = option("", "The file, relative to the TOML file.")
+
+
+class Jsonl(Workload):
+    """One JSON object a line, in order of ``time`` (seconds).
+
+    ``{"time": 0.5, "prompt_tokens": 800, "output_tokens": 120}`` is a whole one. Instead of
+    ``prompt_tokens`` a line may have ``prompt_token_ids``. ``"prefix": {"system": 512}``
+    begins the prompt with pieces that all prompts have in common whose prefixes name them in
+    the same order. Further keys: ``request_id``, ``client``, ``group``, ``slo_class``,
+    ``priority``, ``deadline`` (seconds after the arrival), ``hints``, ``max_tokens``,
+    ``output_token_id``.
+    """
+
+    name = "jsonl"
+    Options = Options
+
+    def __init__(self, options: Any, ctx: Context) -> None:
+        super().__init__(options, ctx)
+        self.file = TraceFile(options.path, ctx.folder, f"{ctx.path}.path")
+        self._names: dict[str, int] = {}
+
+    def arrivals(self) -> Iterator[Arrival]:
+        last = None
+        for number, line in self.file.lines():
+            arrival = self._arrival(number, line)
+            if last is not None and arrival.time < last:
+                raise self.file.broken(number, f"a time not before {last}", arrival.time)
+            last = arrival.time
+            yield arrival
+
+    @property
+    def max_output_tokens(self) -> int:
+        return self._facts[1]
+
+    @property
+    def rate(self) -> float | None:
+        return self._facts[0]
+
+    @cached_property
+    def _facts(self) -> tuple[float | None, int]:
+        """Rate and longest output, from one reading."""
+        times, longest = [], 0
+        for arrival in self.arrivals():
+            times.append(arrival.time)
+            longest = max(longest, arrival.num_output_tokens)
+        if not times:
+            raise self.file.empty()
+        span = times[-1] - times[0]
+        return ((len(times) - 1) / span if span > 0 else None), longest
+
+    def _arrival(self, number: int, line: str) -> Arrival:
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise self.file.broken(number, f"a JSON object ({error})", line) from None
+        if not isinstance(record, dict):
+            raise self.file.broken(number, "a JSON object", record)
+        unknown = sorted(set(record).difference(_OWN, _FIELDS))
+        if unknown:
+            raise self.file.broken(number, f"only keys of {[*_OWN, *_FIELDS]}", unknown[0])
+        time = record.get("time")
+        if isinstance(time, bool) or not isinstance(time, int | float) or not time >= 0:
+            raise self.file.broken(number, "time, a number >= 0", time)
+        return Arrival(
+            time=float(time),
+            prompt_token_ids=self._prompt(number, record),
+            num_output_tokens=self.file.count(number, "output_tokens", record.get("output_tokens")),
+            **self._fields(number, record),
+        )
+
+    def _fields(self, number: int, record: dict[str, Any]) -> dict[str, Any]:
+        fields = {}
+        for name, kinds in _FIELDS.items():
+            if record.get(name) is None:
+                continue
+            if isinstance(record[name], bool) or not isinstance(record[name], kinds):
+                raise self.file.broken(number, f"{name}, {_WORDS[kinds[-1]]}", record[name])
+            fields[name] = record[name]
+        return fields
+
+    def _prompt(self, number: int, record: dict[str, Any]) -> Any:
+        given = record.get("prompt_token_ids")
+        if given is not None:
+            if not isinstance(given, list) or not given or not all(map(_is_token, given)):
+                raise self.file.broken(number, "prompt_token_ids, token ids", given)
+            return given
+        total = self.file.count(number, "prompt_tokens", record.get("prompt_tokens"))
+        prefix = record.get("prefix", {})
+        if not isinstance(prefix, dict):
+            raise self.file.broken(number, "prefix, an object of lengths by name", prefix)
+        shared = [
+            (self._token_of(name), self.file.count(number, f"prefix.{name}", length))
+            for name, length in prefix.items()
+        ]
+        left = total - sum(length for _, length in shared)
+        if left < 0:
+            raise self.file.broken(number, "a prefix within prompt_tokens", prefix)
+        own = [(OWN_TOKENS + number, 1), (1, left - 1)] if left else []
+        return pieces([*shared, *own])
+
+    def _token_of(self, name: str) -> int:
+        """The token that stands for a piece of this name."""
+        return SHARED_TOKENS + self._names.setdefault(name, len(self._names))
+
+
+def _is_token(value: object) -> bool:
+    return type(value) is int and 0 <= value < 1 << 32
