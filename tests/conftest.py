@@ -108,6 +108,21 @@ class Bench:
     def steps(self, count: int) -> list[dict[str, int]]:
         return [self.step() for _ in range(count)]
 
+    def run(self, count: int, seconds: float = 1.0) -> list[dict[str, int]]:
+        """Steps that take so long each."""
+        granted = []
+        for _ in range(count):
+            granted.append(self.step())
+            self.scheduler.clock.advance(seconds)
+        return granted
+
+    def order(self, seconds: float = 0.0) -> list[str]:
+        """Requests in order of their first grants from now on, until the end."""
+        served: dict[str, None] = {}
+        while self.scheduler.has_unfinished:
+            served.update(dict.fromkeys(self.run(1, seconds)[0]))
+        return list(served)
+
     def drain(self, limit: int = 10_000) -> None:
         """Step until nothing is left."""
         for _ in range(limit):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from attrs import frozen
 
 from batchwright.option import option
-from batchwright.protocols import Caps, Control
+from batchwright.protocols import Caps
+from batchwright_plugins.control.prefill_tracker import PrefillTracker
 
 if TYPE_CHECKING:
-    from batchwright.request_view import RequestView
     from batchwright.step_view import StepView
 
 __all__ = ["ConcurrentPrefills"]
@@ -23,7 +23,7 @@ class Options:
     requests: int = option(1, "Prompts in computation at a time.", unit="requests", ge=1)
 
 
-class ConcurrentPrefills(Control):
+class ConcurrentPrefills(PrefillTracker):
     """Admits a request only while fewer than ``requests`` prompts are being computed.
 
     A prompt is in computation from its admission to the end of the step that computes its
@@ -32,29 +32,11 @@ class ConcurrentPrefills(Control):
     vLLM's ``max_num_partial_prefills``. A request that returns after a preemption counts
     until it has computed again what it had.
 
-    Starves nobody: a prompt in computation is granted tokens at every step. O(1) a step;
-    a mark a request tells when it is done.
+    Starves nobody: a prompt in computation is granted tokens at every step. O(1) a step.
     """
 
     name = "concurrent-prefills"
     Options = Options
 
-    def setup(self) -> None:
-        self._computing: dict[RequestView, None] = {}
-
     def caps(self, view: StepView) -> Caps | None:
-        return Caps(num_admissions=max(0, self.options.requests - len(self._computing)))
-
-    def on_admit(self, request: RequestView, hit: int, need: int) -> None:
-        self._computing[request] = None
-        self.ctx.mark(request, at_computed=request.num_tokens)
-
-    def on_mark(self, request: RequestView, payload: Any) -> None:
-        if request.num_computed_tokens >= request.num_prompt_tokens:
-            self._computing.pop(request, None)
-
-    def on_preempt(self, request: RequestView, cause: str, lost_tokens: int) -> None:
-        self._computing.pop(request, None)
-
-    def on_finish(self, request: RequestView) -> None:
-        self._computing.pop(request, None)
+        return Caps(num_admissions=max(0, self.options.requests - len(self.computing)))

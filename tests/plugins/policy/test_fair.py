@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from batchwright.exceptions import ConfigError
+
 
 def test_the_client_with_the_least_service_is_next(policy_bench: Any) -> None:
     """Prompt tokens count 1, output tokens 2 (but for the first, which its prompt pays)."""
@@ -12,7 +16,7 @@ def test_the_client_with_the_least_service_is_next(policy_bench: Any) -> None:
         b.add(f"a{i}", 10, 3, client="a")
     for i in range(3):
         b.add(f"b{i}", 4, 2, client="b")
-    order = served(b)
+    order = b.order()
     # a0: a 14; b0, b1: b 12; both behind that are a 14, b 12: b2 (18), then a1 (28), a2.
     assert order == ["a0", "b0", "b1", "b2", "a1", "a2"]
 
@@ -41,7 +45,7 @@ def test_who_was_away_has_saved_nothing(policy_bench: Any) -> None:
     b.steps(11)  # b had 4, a has had 100; then b comes back
     for i in range(1, 4):
         b.add(f"b{i}", 10, 1, client="b")
-    assert served(b)[:6] == ["a10", "b1", "a11", "b2", "a12", "b3"]
+    assert b.order()[:6] == ["a10", "b1", "a11", "b2", "a12", "b3"]
 
 
 def test_two_backlogged_clients_are_never_far_apart(policy_bench: Any) -> None:
@@ -64,9 +68,29 @@ def test_two_backlogged_clients_are_never_far_apart(policy_bench: Any) -> None:
     assert min(policy.counters["a"], policy.counters["b"]) > 3 * bound  # it was long enough
 
 
-def served(b: Any) -> list[str]:
-    """Requests in order of their first grants, until the end."""
-    order: dict[str, None] = {}
-    while b.scheduler.has_unfinished:
-        order.update(dict.fromkeys(b.step()))
-    return list(order)
+def test_weights_are_shares(policy_bench: Any) -> None:
+    """a may have twice as much as b."""
+    b = policy_bench("fair", {"weights": {"a": 2.0}}, max_num_seqs=1)
+    for i in range(6):
+        b.add(f"a{i}", 10, 1, client="a")
+        b.add(f"b{i}", 10, 1, client="b")
+    # a: 5, 10, 15, ...; b: 10, 20, 30: where they are even a was there first.
+    assert b.order()[:9] == ["a0", "b0", "a1", "a2", "b1", "a3", "a4", "b2", "a5"]
+
+
+def test_a_client_that_comes_back_to_an_empty_queue_is_lifted_to_the_last(
+    policy_bench: Any,
+) -> None:
+    """a alone had 40 tokens while b was away, and has nothing waiting when b comes."""
+    b = policy_bench("fair", max_num_seqs=1)
+    b.add("a0", 40, 1, client="a")
+    b.step()
+    b.add("b0", 10, 1, client="b")
+    b.add("a1", 10, 1, client="a")
+    counters = b.scheduler.components.policy.counters
+    assert (counters["a"], counters["b"]) == (40.0, 40.0)
+
+
+def test_weights_are_checked(policy_bench: Any) -> None:
+    with pytest.raises(ConfigError, match=r"policy.fair.weights: expected weights > 0, got -1.0"):
+        policy_bench("fair", {"weights": {"a": -1.0}})

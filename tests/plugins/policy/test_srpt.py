@@ -61,3 +61,39 @@ def test_requests_are_done_sooner_on_average(policy_bench: Any, make_bench: Any)
 
     seats = {"max_num_seqs": 2}
     assert mean_end(policy_bench("srpt", **seats)) < 0.85 * mean_end(make_bench(**seats))
+
+
+def test_without_pausing_order_alone_counts(policy_bench: Any) -> None:
+    b = policy_bench("srpt", {"pausing": False}, max_num_seqs=1)
+    b.add("A", 4, 5)
+    b.step()
+    b.add("B", 4, 3)
+    b.add("C", 4, 2)
+    assert b.order() == ["A", "C", "B"]
+
+
+def test_the_longest_is_next_after_a_bounded_wait(policy_bench: Any) -> None:
+    b = policy_bench("srpt", {"max_wait": 10.0}, max_num_seqs=1)
+    b.add("long", 4, 30)
+    begun = None
+    for step in range(40):
+        b.add(f"short{step}", 4, 1)
+        if "long" in b.run(1)[0] and begun is None:
+            begun = step
+    assert begun == 11
+
+
+def test_nobody_is_looked_at_while_those_that_wait_are_longer(policy_bench: Any) -> None:
+    """An upper bound of what runs tells that nobody has to pause."""
+    b = policy_bench("srpt", max_num_seqs=4)
+    for i in range(4):
+        b.add(f"r{i}", 4, 20 + i)
+    b.step()
+    policy = b.scheduler.components.policy
+    asked = []
+    key = policy.key
+    policy.key = lambda request: asked.append(request.request_id) or key(request)
+    for i in range(10):
+        b.add(f"w{i}", 4, 40 + i)
+        b.step()
+    assert set(asked) <= {f"w{i}" for i in range(10)}
