@@ -149,6 +149,10 @@ class Assembly:
                 executor.install(feature.name, feature.executor_half())
         return Engine(scheduler, executor, model, max_restarts=config.executor.max_restarts)
 
+    def make_alone(self, use: Use) -> Any:
+        """Build a component that belongs to no scheduler, e.g. a workload."""
+        return self.make(use, self._limits(None, num_blocks=0))
+
     def make(self, use: Use, limits: EngineLimits, **parts: Any) -> Any:
         """Build one component.
 

@@ -37,3 +37,7 @@ class Predictor(Component, Lifecycle):
 
         Cost class: event.
         """
+
+    def summary(self) -> dict[str, object]:
+        """How well it did, for tables and JSON; called at the end, or any time."""
+        return {}

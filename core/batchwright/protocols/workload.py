@@ -65,6 +65,15 @@ class Workload(Component):
         It may be endless, and is read as far as the simulation gets.
         """
 
+    @classmethod
+    def recognizes(cls, head: str) -> bool:  # noqa: ARG003 - for those that override it
+        """Whether a file is one of its traces, for those who name the file alone.
+
+        Args:
+            head: The first 4096 characters of it; empty if it is no text.
+        """
+        return False
+
     def on_finish(self, arrival: Arrival, request: RequestView) -> Iterable[Arrival]:
         """What arrives because a request has ended: the next turn, the next client's task.
 

@@ -13,6 +13,7 @@ from batchwright_plugins.command.new import NewCommand
 from batchwright_plugins.command.plugins import PluginsCommand
 from batchwright_plugins.command.run import RunCommand
 from batchwright_plugins.command.simulate import SimulateCommand
+from batchwright_plugins.command.workload import WorkloadCommand
 
 __all__ = [
     "ConfigCommand",
@@ -21,10 +22,19 @@ __all__ = [
     "PluginsCommand",
     "RunCommand",
     "SimulateCommand",
+    "WorkloadCommand",
 ]
 
 
 @hookimpl
 def batchwright_register_command() -> list[type[Command]]:
     """Offer the commands."""
-    return [ConfigCommand, ExplainCommand, NewCommand, PluginsCommand, RunCommand, SimulateCommand]
+    return [
+        ConfigCommand,
+        ExplainCommand,
+        NewCommand,
+        PluginsCommand,
+        RunCommand,
+        SimulateCommand,
+        WorkloadCommand,
+    ]

@@ -13,6 +13,7 @@ from batchwright.config import load_config
 from batchwright.exceptions import ConfigError
 from batchwright_plugins.command.arriving import Arriving
 from batchwright_plugins.command.caps import Caps
+from batchwright_plugins.command.chosen_workload import choose_workload, make_workload
 from batchwright_plugins.command.instruments import PROGRESS, instrumented
 from batchwright_plugins.command.report import (
     choices,
@@ -69,7 +70,8 @@ class SimulatedRun:
     ) -> None:
         if rate is not None and scale_rate is not None:
             raise ConfigError("--rate and --scale-rate say the same; give one of them")
-        self.config = load_config(config, [*overrides, *_as_overrides(workload, options)])
+        loaded = load_config(config, [*overrides, *_as_overrides(options)])
+        self.config = choose_workload(loaded, workload)
         self._output = output
         self._steps = steps
         self._rate = rate
@@ -115,8 +117,8 @@ class SimulatedRun:
                 yield STEPS, str(self._output.resolve() / "steps.jsonl")
 
     def _prepare(self, assembly: Assembly, engine: Engine) -> Simulation:
-        section, limits = self.config.simulation, engine.scheduler.limits
-        workload = _workload(assembly, limits)
+        section = self.config.simulation
+        workload = make_workload(assembly)
         arriving = Arriving(workload.arrivals(), pace=self._pace(workload), limit=self._limit)
         chance = workload.ctx.stream("caps")
         caps = Caps(section.max_tokens, workload, chance)
@@ -175,27 +177,12 @@ def find_oracles(config: Config, engine: Engine) -> list[str]:
     return found
 
 
-def _as_overrides(workload: str | None, options: Mapping[str, Any]) -> Iterator[str]:
+def _as_overrides(options: Mapping[str, Any]) -> Iterator[str]:
     """Options of the command as overrides of the configuration."""
-    if workload is not None:
-        name, colon, file = workload.partition(":")
-        yield f"simulation.workload={name}"
-        if colon:
-            yield f"workload.{name}.path={json.dumps(str(Path(file).expanduser().resolve()))}"
     section = {"seed": "scheduler"}
     for key, value in options.items():
         if value is not None:
             yield f"{section.get(key, 'simulation')}.{key}={value}"
-
-
-def _workload(assembly: Assembly, limits: Any) -> Workload:
-    use = assembly.config.once("workload")
-    if use.name == "auto":
-        offered = [found.name for found in assembly.plugins.registrations("workload")]
-        problem = f"names no workload; also --workload. Workloads: {', '.join(offered)}"
-        raise ConfigError(problem, path=use.option, source=assembly.config.source)
-    workload: Workload = assembly.make(use, limits)
-    return workload
 
 
 def _start_lines(config: Config, engine: Engine) -> Iterator[str]:
@@ -225,9 +212,5 @@ def _summary(config: Config, simulation: Simulation, oracles: list[str]) -> dict
         "requests_arrived": simulation.arriving.num_taken,
         "requests_refused": simulation.reasons["refused"],
         **stats_of(simulation.engine),
-        "components": {
-            f"{component.ctx.path}": component.summary()
-            for component in scheduler.components.observers
-            if component.name not in ("stats", TABLE, STEPS) and component.summary()
-        },
+        **scheduler.components.predictor.summary(),
     }

@@ -116,7 +116,7 @@ class Simulation:
             self._wait_until(moment)
         elif not self._scheduler.has_notices:
             view = self._scheduler.view
-            if view.num_parked == view.num_waiting and not view.num_running:
+            if 0 < view.num_parked == view.num_waiting and not view.num_running:
                 self.stopped_by = "every request is parked, and nothing will wake one"
 
     def _wait_until(self, moment: float) -> None:

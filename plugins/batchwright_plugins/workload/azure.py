@@ -21,6 +21,10 @@ class Azure(TraceTable):
     name = "azure"
     Options = TraceOptions
 
+    @classmethod
+    def recognizes(cls, head: str) -> bool:
+        return head.startswith(_HEADER)
+
     def read(self) -> Rows:
         rows, begin, last = Rows(), None, 0.0
         for number, line in self.file.lines():

@@ -60,6 +60,10 @@ class Jsonl(Workload):
         self.file = TraceFile(options.path, ctx.folder, f"{ctx.path}.path")
         self._names: dict[str, int] = {}
 
+    @classmethod
+    def recognizes(cls, head: str) -> bool:
+        return head.startswith("{") and '"time"' in head and '"output_tokens"' in head
+
     def arrivals(self) -> Iterator[Arrival]:
         last = None
         for number, line in self.file.lines():

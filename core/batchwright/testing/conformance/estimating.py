@@ -82,7 +82,7 @@ class WorkloadConformance(Conformance):
             assert isinstance(arrival, Arrival)
             assert len(arrival.prompt_token_ids) >= 1
             assert all(0 <= token < 1 << 32 for token in arrival.prompt_token_ids)
-            assert 1 <= arrival.num_output_tokens
+            assert arrival.num_output_tokens >= 1
             assert arrival.max_tokens is None or arrival.max_tokens >= 1
         assert max(a.num_output_tokens for a in arrivals) <= workload.max_output_tokens
         named = [a.request_id for a in arrivals if a.request_id is not None]

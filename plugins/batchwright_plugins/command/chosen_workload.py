@@ -1,0 +1,80 @@
+"""Which workload a command runs on: from ``--workload``, a file, or the configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+
+from batchwright.default_plugins import AUTO
+from batchwright.exceptions import ConfigError
+from batchwright.plugin_manager import PluginManager
+
+if TYPE_CHECKING:
+    from batchwright.assembly import Assembly
+    from batchwright.config import Config
+    from batchwright.protocols import Workload
+
+__all__ = ["choose_workload", "make_workload"]
+
+_HEAD = 4096
+
+
+def choose_workload(config: Config, source: str | None) -> Config:
+    """Put what ``--workload`` says into a configuration.
+
+    Args:
+        config: The configuration.
+        source: ``NAME``, ``NAME:FILE``, or a file whose format is recognized; None: as is.
+
+    Raises:
+        ConfigError: No workload is of that name, or none recognizes the file.
+    """
+    if source is None:
+        return config
+    offered = {
+        found.name: found.cls
+        for found in PluginManager.discover(
+            config.plugin_paths, config.plugins.disable
+        ).registrations("workload")
+    }
+    name, colon, file = source.partition(":")
+    if name not in offered and Path(source).expanduser().exists():
+        name, colon, file = _recognize(Path(source).expanduser(), offered), ":", source
+    options = {kind: dict(tables) for kind, tables in config.options.items()}
+    if colon:
+        path = str(Path(file).expanduser().resolve())
+        tables = options.setdefault("workload", {})
+        tables[name] = {**tables.get(name, {}), "path": path}
+    section = attrs.evolve(config.simulation, workload=name)
+    return attrs.evolve(config, simulation=section, options=options)
+
+
+def make_workload(assembly: Assembly) -> Workload:
+    """Build the workload of a configuration.
+
+    Raises:
+        ConfigError: None is chosen, or its options are wrong.
+    """
+    use = assembly.config.once("workload")
+    if use.name == AUTO:
+        names = [found.name for found in assembly.plugins.registrations("workload")]
+        problem = f"no workload is chosen; name one here or with --workload: {', '.join(names)}"
+        raise ConfigError(problem, path=use.option, source=assembly.config.source)
+    workload: Workload = assembly.make_alone(use)
+    return workload
+
+
+def _recognize(path: Path, offered: dict[str, type[Workload]]) -> str:
+    """Name of the workload that reads a file."""
+    head = ""
+    if path.is_file():
+        with path.open("rb") as file:
+            head = file.read(_HEAD).decode("utf-8-sig", errors="replace")
+        head = "" if "\0" in head or "\ufffd" in head[:-1] else head
+    found = [name for name, cls in offered.items() if cls.recognizes(head)]
+    if len(found) != 1:
+        problem = f"is recognized by {' and '.join(found) or 'no workload'}; say NAME:FILE"
+        raise ConfigError(f"{problem}. Names: {', '.join(offered)}", source=str(path))
+    return found[0]

@@ -1,0 +1,141 @@
+"""Mooncake's traces: prompts as chains of hashed blocks."""
+
+from __future__ import annotations
+
+import json
+import random
+from array import array
+from collections.abc import Iterator
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+
+from batchwright.option import option
+from batchwright.protocols import Arrival, Workload
+from batchwright_plugins.workload.lines import TraceFile
+from batchwright_plugins.workload.prompts import SHARED_TOKENS, pieces
+from batchwright_plugins.workload.table import Rows
+
+if TYPE_CHECKING:
+    from batchwright.context import Context
+
+__all__ = ["Mooncake"]
+
+_MOST_IDS = (1 << 30) - SHARED_TOKENS
+
+
+@frozen
+class Options:
+    """Options of Mooncake's traces."""
+
+    path: str = option("", "The file, relative to the TOML file.")
+    block_size: int = option(512, "Tokens that one id stands for.", unit="tokens", ge=1)
+    jitter: bool = option(
+        True,
+        "Whether requests of one timestamp are spread, by lot, up to the next one; the "
+        "published times are rounded to about 3 s.",
+    )
+
+
+class Mooncake(Workload):
+    """A trace of Mooncake (FAST 2025): JSON lines with ``hash_ids`` for blocks of the prompt.
+
+    Each line has ``timestamp`` (ms), ``input_length``, ``output_length`` and ``hash_ids``: one
+    id for every ``block_size`` tokens, the last of which may be fewer. Equal ids become equal
+    blocks.
+    """
+
+    name = "mooncake"
+    Options = Options
+
+    def __init__(self, options: Any, ctx: Context) -> None:
+        super().__init__(options, ctx)
+        self.file = TraceFile(options.path, ctx.folder, f"{ctx.path}.path")
+
+    @classmethod
+    def recognizes(cls, head: str) -> bool:
+        return head.startswith("{") and '"hash_ids"' in head
+
+    @property
+    def max_output_tokens(self) -> int:
+        return max(self._read[0].num_output_tokens)
+
+    @property
+    def rate(self) -> float | None:
+        span = self._read[0].span()
+        return len(self._read[0]) / span if span > 0 else None
+
+    def arrivals(self) -> Iterator[Arrival]:
+        rows, blocks = self._read
+        columns = (self._times(rows), rows.num_prompt_tokens, rows.num_output_tokens, blocks)
+        for time, num_prompt, num_output, ids in zip(*columns, strict=True):
+            yield Arrival(
+                time=time,
+                prompt_token_ids=self._prompt(num_prompt, ids),
+                num_output_tokens=num_output,
+            )
+
+    def _prompt(self, length: int, ids: array[int]) -> array[int]:
+        size = self.options.block_size
+        lengths = [size] * (len(ids) - 1) + [length - size * (len(ids) - 1)]
+        return pieces((SHARED_TOKENS + n, size) for n, size in zip(ids, lengths, strict=True))
+
+    def _times(self, rows: Rows) -> Iterator[float]:
+        begin = rows.times[0]
+        times = [time - begin for time in rows.times]
+        if not self.options.jitter:
+            yield from times
+            return
+        chance = self.ctx.stream("arrivals")
+        stamps = [*dict.fromkeys(times), rows.span()]
+        ends = dict(pairwise(stamps))
+        for stamp, end in ends.items():
+            yield from _spread(stamp, max(stamp, end), times.count(stamp), chance)
+
+    @cached_property
+    def _read(self) -> tuple[Rows, list[array[int]]]:
+        rows, blocks = Rows(), []
+        for number, line in self.file.lines():
+            record = self._record(number, line)
+            time = record["timestamp"] / 1000
+            if len(rows) and time < rows.times[-1]:
+                raise self.file.broken(number, "a timestamp not before the last", time * 1000)
+            num_prompt = self.file.count(number, "input_length", record["input_length"])
+            ids = self._ids(number, record["hash_ids"], num_prompt)
+            num_output = self.file.count(number, "output_length", record["output_length"])
+            rows.add(time, num_prompt, num_output)
+            blocks.append(ids)
+        if not len(rows):
+            raise self.file.empty()
+        return rows, blocks
+
+    def _record(self, number: int, line: str) -> dict[str, Any]:
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise self.file.broken(number, f"a JSON object ({error})", line) from None
+        keys = ("timestamp", "input_length", "output_length", "hash_ids")
+        if not isinstance(record, dict) or any(key not in record for key in keys):
+            raise self.file.broken(number, f"an object with {', '.join(keys)}", line)
+        time = record["timestamp"]
+        if isinstance(time, bool) or not isinstance(time, int | float) or not time >= 0:
+            raise self.file.broken(number, "timestamp, milliseconds >= 0", time)
+        return record
+
+    def _ids(self, number: int, ids: Any, num_prompt: int) -> array[int]:
+        wanted = -(-num_prompt // self.options.block_size)
+        if not isinstance(ids, list) or len(ids) != wanted:
+            raise self.file.broken(
+                number,
+                f"{wanted} hash_ids for {num_prompt} tokens in blocks of {self.options.block_size}",
+                ids,
+            )
+        if not all(type(n) is int and 0 <= n < _MOST_IDS for n in ids):
+            raise self.file.broken(number, f"hash_ids, integers from 0 to {_MOST_IDS - 1}", ids)
+        return array("I", ids)
+
+
+def _spread(begin: float, end: float, count: int, chance: random.Random) -> list[float]:
+    return sorted(chance.uniform(begin, end) for _ in range(count))
