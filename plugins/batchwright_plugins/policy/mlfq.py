@@ -23,12 +23,12 @@ class Options:
     """Options of mlfq."""
 
     quantum: int = option(
-        64,
+        512,
         "Computed on the first level; each level has twice that of the one before.",
         unit="tokens",
         ge=1,
     )
-    levels: int = option(6, "On the last one a request stays.", unit="levels", ge=1, le=32)
+    levels: int = option(4, "On the last one a request stays.", unit="levels", ge=1, le=32)
     max_wait: float | None = option(
         60.0,
         "Time in the queue after which a request is next, on whatever level.",
