@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterator
+from bisect import bisect_left, insort
+from collections.abc import Iterator, Mapping
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -27,8 +29,14 @@ class Epoch:
         self.value = value
 
 
+_running_order = attrgetter("running_order")
+
 STANDSTILL: Final = Epoch()
 """The epoch of a request whose count advances only when it is told to; stays 0."""
+
+
+NEVER: Final = 1 << 62
+"""More steps than there will be."""
 
 
 class Calendar:
@@ -39,33 +47,61 @@ class Calendar:
         period: Tokens between two recurring appointments: the block size.
     """
 
-    __slots__ = ("_appointments", "_epoch", "_period", "_wheel")
+    __slots__ = ("_appointments", "_dues", "_epoch", "_wheel", "period")
 
     def __init__(self, epoch: Epoch, period: int) -> None:
         self._epoch = epoch
-        self._period = period
-        self._wheel: list[dict[str, Request]] = [{} for _ in range(period)]
+        self.period = period
+        self._wheel: list[list[Request]] = [[] for _ in range(period)]
         self._appointments: dict[int, list[str]] = {}
+        self._dues: list[int] = []
 
     def enter(self, request: Request) -> None:
-        """Take up a request that follows the epoch (O(1))."""
-        self._wheel[-request.computed_base % self._period][request.request_id] = request
+        """Take up a request that follows the epoch."""
+        insort(self._bucket(request), request, key=_running_order)
 
     def strike(self, request: Request) -> None:
-        """Take a request out again (O(1)); its one-time appointments lapse."""
-        del self._wheel[-request.computed_base % self._period][request.request_id]
+        """Take a request out again; its one-time appointments lapse."""
+        bucket = self._bucket(request)
+        del bucket[bisect_left(bucket, request.running_order, key=_running_order)]
 
-    def at_position(self, offset: int) -> dict[str, Request]:
+    def _bucket(self, request: Request) -> list[Request]:
+        return self._wheel[-request.computed_base % self.period]
+
+    def at_position(self, offset: int) -> list[Request]:
         """Requests whose computed tokens are ``offset`` modulo the period now.
 
         The wheel turns by itself: a request's bucket depends on its base alone.
+
+        Returns:
+            Them in order of admission; do not change the list.
         """
-        return self._wheel[(self._epoch.value - offset) % self._period]
+        return self._wheel[(self._epoch.value - offset) % self.period]
 
     def appoint(self, request: Request, num_computed_tokens: int) -> None:
         """Have a request come due when its computed tokens reach a later count."""
         due = num_computed_tokens - request.computed_base
-        self._appointments.setdefault(due, []).append(request.request_id)
+        ids = self._appointments.get(due)
+        if ids is None:
+            self._appointments[due] = ids = []
+            heapq.heappush(self._dues, due)
+        ids.append(request.request_id)
+
+    def steps_to_appointment(self, running: Mapping[str, Request]) -> int:
+        """Advances of the epoch until a request that follows it may come due.
+
+        Appointments of those who have left are forgotten.
+        """
+        now = self._epoch.value
+        while self._dues:
+            due = self._dues[0]
+            if due > now:
+                for request_id in self._appointments.get(due, ()):
+                    request = running.get(request_id)
+                    if request is not None and request.epoch is self._epoch:
+                        return due - now
+            self._appointments.pop(heapq.heappop(self._dues), None)
+        return NEVER
 
     def due(self) -> list[str]:
         """Ids of requests with an appointment now; each appointment is kept once.

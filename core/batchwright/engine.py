@@ -17,6 +17,7 @@ from batchwright.exceptions import BatchwrightError, ExecutorError, RequestRefus
 from batchwright.messages import ModelOutput, RequestOutput, SchedulerOutput, StepOutputs
 from batchwright.metrics import RequestTimes
 from batchwright.protocols import Executor, ModelInfo, Tokenizer
+from batchwright.protocols.component import overrides
 from batchwright.request import Request, RequestStatus
 from batchwright.sampling_params import SamplingParams
 from batchwright.scheduler import Scheduler
@@ -45,6 +46,7 @@ class Engine:
         self.model = model
         self._max_restarts = max_restarts
         self._num_failures = 0
+        self._leaps = overrides(executor, "leap") and not executor.has_halves
         self._pending: deque[SchedulerOutput] = deque()
         self._answers: dict[str, _Answer] = {}
         self._ids = itertools.count()
@@ -170,6 +172,22 @@ class Engine:
             return plan, None
         self._pending.popleft()
         return plan, self.scheduler.update_from_output(plan, output)
+
+    def leap(self, until: float) -> StepOutputs | None:
+        """Compute many steps at once, as far as nothing is decided in them.
+
+        Args:
+            until: No step begins at that time or later (seconds).
+
+        Returns:
+            Who has ended; None if the next step is one to ``advance``.
+        """
+        if not self._leaps or self._pending:
+            return None
+        leap = self.scheduler.plan_leap(until)
+        if leap is None:
+            return None
+        return self.scheduler.commit_leap(leap, self.executor.leap(leap))
 
     def generate(
         self,

@@ -36,6 +36,7 @@ class Ours:
                 "observer": [{"use": "stats"}],
             }
         )
+        self._plain = SamplingParams()
         self._hasher = self.scheduler.components.parts[0]
 
     def add(self, name: str, prompt: list[int], max_tokens: int) -> None:
@@ -95,9 +96,11 @@ class Ours:
 
     def hash_prompt(self, prompt: list[int], salt: str) -> None:
         """Make a request of a prompt and hash its blocks."""
-        request = Request(request_id="h", prompt_token_ids=prompt, cache_salt=salt)
-        table = BlockTable(self._hasher, 16)
-        table.hashes(request.view, len(prompt) // 16)
+        request = Request(
+            request_id="h", prompt_token_ids=prompt, sampling_params=self._plain, cache_salt=salt
+        )
+        table = BlockTable(request.view, self._hasher, 16)
+        table.hashes(len(prompt) // 16)
 
     @property
     def num_running(self) -> int:

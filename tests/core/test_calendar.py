@@ -48,6 +48,7 @@ def test_calendar_agrees_with_looking_at_everybody(deeds, period, start):
         name = f"r{number}"
         if deed == "enter" and name not in entered:
             entered[name] = follower(epoch, name, count)
+            entered[name].running_order = number
             calendar.enter(entered[name])
         elif deed == "strike" and name in entered:
             calendar.strike(entered.pop(name))
@@ -60,12 +61,12 @@ def test_calendar_agrees_with_looking_at_everybody(deeds, period, start):
             assert calendar.due() == appointed.pop(epoch.value, [])
             assert calendar.due() == []
         for offset in (-period, -1, 0, 1, period - 1):
-            expected = {
-                name
-                for name, request in entered.items()
+            expected = [
+                request
+                for request in sorted(entered.values(), key=lambda request: request.running_order)
                 if (request.num_computed_tokens - offset) % period == 0
-            }
-            assert set(calendar.at_position(offset)) == expected
+            ]
+            assert calendar.at_position(offset) == expected
 
 
 @given(times=st.lists(st.integers(0, 20)), moments=st.lists(st.integers(0, 22)))

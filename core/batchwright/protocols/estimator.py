@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from batchwright.protocols.component import Component
 
@@ -64,11 +64,12 @@ class StepShape:
 
     def with_prefill(self, num_tokens: int, context: int = 0) -> StepShape:
         """This shape, and one more request that computes several tokens."""
-        return evolve(
-            self,
-            num_prefills=self.num_prefills + 1,
-            num_prefill_tokens=self.num_prefill_tokens + num_tokens,
-            prefill_attention=self.prefill_attention + num_tokens * (context + num_tokens / 2),
+        return StepShape(
+            self.num_decodes,
+            self.decode_context,
+            self.num_prefills + 1,
+            self.num_prefill_tokens + num_tokens,
+            self.prefill_attention + num_tokens * (context + num_tokens / 2),
         )
 
     def with_decodes(self, count: int, context: int) -> StepShape:
@@ -78,8 +79,12 @@ class StepShape:
             count: How many.
             context: Their contexts, summed (tokens).
         """
-        return evolve(
-            self, num_decodes=self.num_decodes + count, decode_context=self.decode_context + context
+        return StepShape(
+            self.num_decodes + count,
+            self.decode_context + context,
+            self.num_prefills,
+            self.num_prefill_tokens,
+            self.prefill_attention,
         )
 
 

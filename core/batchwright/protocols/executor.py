@@ -12,7 +12,7 @@ from attrs import field, frozen
 
 from batchwright.context import Context
 from batchwright.exceptions import ExecutorError
-from batchwright.messages import ModelOutput, SchedulerOutput
+from batchwright.messages import Leap, LeapOutput, ModelOutput, SchedulerOutput
 from batchwright.protocols.attention import AttentionBackend
 from batchwright.protocols.component import Component
 from batchwright.protocols.feature import ExecutorHalf
@@ -182,6 +182,16 @@ class Executor(Component):
 
         Cost class: step.
         """
+
+    def leap(self, leap: Leap) -> LeapOutput:
+        """Compute steps in which the same requests decode; at least one.
+
+        An executor that overrides it knows beforehand what these steps bring, and when; the
+        clock is moved as if they were computed one by one. Simulated ones do.
+
+        Cost class: once for many steps.
+        """
+        raise NotImplementedError  # asked only where it is overridden
 
     @abstractmethod
     def restart(self) -> None:

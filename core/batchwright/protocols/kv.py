@@ -137,6 +137,21 @@ class KVManager(Component, Lifecycle):
             new[request] = self.allocate(request, num_tokens, num_tokens) or []
         return [new[request] for request in growing]
 
+    def leap(self, growing: Sequence[RequestView], filling: Sequence[RequestView]) -> None:
+        """Serve steady decodes over several steps at once, as ``carry`` would one by one.
+
+        A manager that does not override it is stepped through. The tokens of all these
+        steps are known.
+
+        Args:
+            growing: Requests whose next position needs a new block, those of the first step
+                first; one may come up again.
+            filling: Requests whose next position fills a block, likewise.
+
+        Cost class: once for many steps.
+        """
+        raise NotImplementedError  # asked only where it is overridden
+
     @abstractmethod
     def block_ids(self, request: RequestView) -> list[int]:
         """A copy of a request's block table; empty if it holds none."""
@@ -237,6 +252,13 @@ class Eviction(Component):
     @abstractmethod
     def take(self) -> int:
         """Remove and return the block to use next; there is one."""
+
+    def take_many(self, count: int) -> list[int]:
+        """Remove and return the blocks to use next; there are so many.
+
+        Override it where that is cheaper than to take them one by one.
+        """
+        return [self.take() for _ in range(count)]
 
     @abstractmethod
     def remove(self, block_id: int) -> None:

@@ -38,6 +38,7 @@ class Columns:
         self.version = 0
         self._orders: list[int] = []
         self._places: dict[str, int] = {}
+        self._is_lent = False
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -53,6 +54,7 @@ class Columns:
 
     def insert(self, request: Request) -> None:
         """Take up a request that follows the epoch."""
+        self._take_back()
         at = self.place(request)
         self._orders.insert(at, request.running_order)
         self.ids.insert(at, request.request_id)
@@ -69,6 +71,7 @@ class Columns:
 
     def remove(self, request: Request) -> None:
         """Take a request out again."""
+        self._take_back()
         at = self.place(request)
         for column in (
             self._orders,
@@ -83,6 +86,11 @@ class Columns:
         self._changed()
         if not self.ids:
             self.stop_ids.clear()
+
+    def lend_requests(self) -> list[Request]:
+        """The requests as they are now: the list is left alone, a change makes a new one."""
+        self._is_lent = True
+        return self.requests
 
     def cached_data(self, epoch: int, tables: dict[str, list[int]]) -> CachedRequestData:
         """What a plan says of them: fresh lists, that others may be appended to."""
@@ -101,6 +109,11 @@ class Columns:
             [base + epoch for base in self.bases],
             [base + epoch for base in self.output_bases],
         )
+
+    def _take_back(self) -> None:
+        if self._is_lent:
+            self.requests = self.requests.copy()
+            self._is_lent = False
 
     def _changed(self) -> None:
         self.version += 1

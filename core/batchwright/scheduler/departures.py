@@ -56,7 +56,7 @@ class Departures:
         request.high_water = max(request.high_water, lost)
         request.num_computed_tokens = kept
         request.num_preemptions += 1
-        state.draft.preempted.append(request)
+        state.draft.preempted_ids.append(request.request_id)
         self._wait_preempted(request, cause)
         state.announcer.tell("on_preempt", request.view, cause, lost - kept)
 
@@ -79,7 +79,7 @@ class Departures:
         request.high_water = max(request.high_water, lost)
         request.num_computed_tokens = 0
         request.num_preemptions += 1
-        state.draft.preempted.append(request)
+        state.draft.preempted_ids.append(request.request_id)
         state.draft.yielded[request.request_id] = request  # not to be admitted by this plan
         state.announcer.tell("on_preempt", request.view, "shortage", lost)
 

@@ -2,49 +2,77 @@
 
 from __future__ import annotations
 
-from attrs import Factory, define
-
 from batchwright.protocols import Caps
 from batchwright.request import Request
 
 
-@define(eq=False)
 class Draft:
     """What has been decided so far in this step.
 
+    (Written out, since one is made at every step: an attrs class with as many factories
+    costs half as much again.)
+
     Args:
         budget: Tokens that may be granted.
-        num_tokens_left: Of those, tokens that are not granted yet.
+        num_admissions: Requests that may be admitted.
+
+    Attributes:
+        num_tokens_left: Of the budget, tokens that are not granted yet.
         num_prefill_tokens_left: Of those, tokens that may go to debts over one.
-        num_admissions_left: Requests that may be admitted.
+        num_admissions_left: Requests that may still be admitted.
         num_draft_tokens: Draft tokens that a request may verify.
         tokens: Granted tokens by request id, in scheduling order.
-        granted: Requests whose grant was decided by a visit.
+        debts: What requests owed whose grant was decided by a visit.
+        admitted: Those among them that came in with this step.
         tables: Blocks to send: new ones, or for an admitted request its whole table.
+        draft_tokens: Draft tokens to verify.
         yielded: Requests that the policy let yield in this step.
+        preempted_ids: In order of preemption.
+        preempted_for: By preempted request, the one that needed its blocks.
+        passed_over: Waiting requests that were passed over, and why.
         num_carried: Requests in steady decode, granted their token without a visit.
         shortage: Whether a running request got no blocks.
         stopped_by: Whom the waiting scan ended at, if anybody in particular, and why.
     """
 
-    budget: int = 0
-    num_tokens_left: int = 0
-    num_prefill_tokens_left: int = 0
-    num_admissions_left: int = 0
-    num_draft_tokens: int = 0
-    tokens: dict[str, int] = Factory(dict)
-    granted: dict[str, Request] = Factory(dict)
-    admitted: dict[str, Request] = Factory(dict)
-    tables: dict[str, list[int]] = Factory(dict)
-    draft_tokens: dict[str, list[int]] = Factory(dict)
-    debts: dict[str, int] = Factory(dict)
-    yielded: dict[str, Request] = Factory(dict)
-    preempted: list[Request] = Factory(list)
-    preempted_for: dict[str, str] = Factory(dict)
-    passed_over: dict[str, str] = Factory(dict)
-    num_carried: int = 0
-    shortage: bool = False
-    stopped_by: tuple[str | None, str] = (None, "")
+    __slots__ = (
+        "admitted",
+        "budget",
+        "debts",
+        "draft_tokens",
+        "num_admissions_left",
+        "num_carried",
+        "num_draft_tokens",
+        "num_prefill_tokens_left",
+        "num_tokens_left",
+        "passed_over",
+        "preempted_for",
+        "preempted_ids",
+        "shortage",
+        "stopped_by",
+        "tables",
+        "tokens",
+        "yielded",
+    )
+
+    def __init__(self, budget: int = 0, num_admissions: int = 0) -> None:
+        self.budget = budget
+        self.num_tokens_left = budget
+        self.num_prefill_tokens_left = budget
+        self.num_draft_tokens = budget
+        self.num_admissions_left = num_admissions
+        self.tokens: dict[str, int] = {}
+        self.debts: dict[str, int] = {}
+        self.admitted: dict[str, Request] = {}
+        self.tables: dict[str, list[int]] = {}
+        self.draft_tokens: dict[str, list[int]] = {}
+        self.yielded: dict[str, Request] = {}
+        self.preempted_ids: list[str] = []
+        self.preempted_for: dict[str, str] = {}
+        self.passed_over: dict[str, str] = {}
+        self.num_carried = 0
+        self.shortage = False
+        self.stopped_by: tuple[str | None, str] = (None, "")
 
     @property
     def num_scheduled_tokens(self) -> int:
@@ -86,7 +114,6 @@ class Draft:
         """Grant tokens to a request that was visited."""
         request_id = request.request_id
         self.tokens[request_id] = num_tokens
-        self.granted[request_id] = request
         self.debts[request_id] = debt
         self.num_tokens_left -= num_tokens
         if debt > 1:
@@ -107,9 +134,10 @@ class Draft:
         request_id = request.request_id
         num_tokens = self.tokens.pop(request_id, 0)
         self.num_tokens_left += num_tokens
-        if self.granted.pop(request_id, None) is None:
+        debt = self.debts.pop(request_id, None)
+        if debt is None:
             self.num_carried -= num_tokens
-        elif self.debts.pop(request_id) > 1:
+        elif debt > 1:
             self.num_prefill_tokens_left += num_tokens
         if self.admitted.pop(request_id, None) is not None:
             self.num_admissions_left += 1

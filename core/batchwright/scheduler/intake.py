@@ -5,6 +5,7 @@ from __future__ import annotations
 from batchwright.exceptions import RequestRefusedError
 from batchwright.protocols.component import overrides
 from batchwright.request import CacheKey, Request
+from batchwright.sampling_params import SamplingParams
 from batchwright.scheduler.departures import Departures
 from batchwright.scheduler.faults import RequestFault
 from batchwright.scheduler.state import State
@@ -17,6 +18,7 @@ class Intake:
     def __init__(self, state: State, departures: Departures) -> None:
         self._state = state
         self._departures = departures
+        self._sound: SamplingParams | None = None
         self._submitting = tuple(
             gate for gate in state.components.gates if overrides(gate, "submit")
         )
@@ -58,9 +60,12 @@ class Intake:
     def _never(self, request: Request) -> str | None:
         """Why a request could never run, or None."""
         state = self._state
-        problem = request.sampling_params.problem()
-        if problem is not None:
-            return problem
+        params = request.sampling_params
+        if params is not self._sound:  # many requests share one object
+            problem = params.problem()
+            if problem is not None:
+                return problem
+            self._sound = params
         num_tokens, longest = request.num_prompt_tokens, state.limits.max_model_len - 1
         if num_tokens < 1:
             return "its prompt is empty"

@@ -33,8 +33,7 @@ class Opening:
     def open_draft(self) -> Draft:
         """Begin a plan under the budget and the controls' caps."""
         state = self._state
-        budget = state.settings.max_num_scheduled_tokens
-        draft = Draft(budget, budget, budget, state.limits.max_num_seqs, budget)
+        draft = Draft(state.settings.max_num_scheduled_tokens, state.limits.max_num_seqs)
         for caps in () if state.bypass_choices or not self._controls else self._caps():
             draft.cut(caps)
         return draft

@@ -11,24 +11,26 @@ from batchwright.scheduler.state import State
 def commit_plan(state: State) -> SchedulerOutput:
     """Commit the draft: counts advance, the plan is in flight."""
     draft = state.draft
-    visited = list(draft.granted.values())
-    new = [r for r in draft.admitted.values() if not r.on_executor]
+    visited = [state.requests[request_id] for request_id in draft.debts] if draft.debts else []
+    new = [r for r in draft.admitted.values() if not r.on_executor] if draft.admitted else []
     plan = SchedulerOutput(
-        step_id=state.step_id,
-        scheduled_new_reqs=[_new_request(state, request) for request in new],
-        scheduled_cached_reqs=_cached_requests(state, visited),
-        num_scheduled_tokens=draft.tokens,
-        total_num_scheduled_tokens=draft.num_scheduled_tokens,
-        scheduled_draft_token_ids=draft.draft_tokens,
-        preempted_req_ids=[request.request_id for request in draft.preempted],
-        finished_req_ids=state.finished_ids,
+        state.step_id,
+        [_new_request(state, request) for request in new] if new else [],
+        _cached_requests(state, visited),
+        draft.tokens,
+        draft.num_scheduled_tokens,
+        draft.draft_tokens,
+        draft.preempted_ids,
+        state.finished_ids,
     )
     for request in new:
         request.on_executor = True
     state.finished_ids = []
     _count(state, plan.total_num_scheduled_tokens)
     columns = state.steady.columns
-    requests = columns.requests + visited if draft.num_carried else visited
+    requests = columns.lend_requests() if draft.num_carried else visited
+    if draft.num_carried and visited:
+        requests = requests + visited
     flight = Flight(plan, requests, draft.num_carried, columns.version, _advance(state, visited))
     state.fence.flights.append(flight)
     state.step_id += 1

@@ -30,7 +30,8 @@ class Results:
         """
         state = self._state
         flight = self._next_flight(plan)
-        rows = self._rows(flight, output)
+        ids = list(plan.num_scheduled_tokens)
+        rows = self._rows(ids, output)
         state.fence.flights.popleft()
         # Before anybody ends: who was aborted while it was computed has ended earlier.
         if state.fence.is_holding:
@@ -38,9 +39,8 @@ class Results:
         if output.errors:
             self._note_errors(flight, output)
         first = flight.num_carried if self._receive_carried(flight, rows) else 0
-        ids = list(islice(plan.num_scheduled_tokens, first))
-        outputs = StepOutputs(plan.step_id, ids, rows[:first])
-        if first < len(rows):
+        outputs = StepOutputs(plan.step_id, ids[:first], rows[:first])
+        if first < len(ids):
             for request, tokens in zip(flight.requests[first:], rows[first:], strict=True):
                 new = self._deliver(flight, request, tokens)
                 if new:
@@ -65,7 +65,7 @@ class Results:
             )
         return flights[0]
 
-    def _rows(self, flight: Flight, output: ModelOutput) -> list[list[int]]:
+    def _rows(self, ids: list[str], output: ModelOutput) -> list[list[int]]:
         """What was sampled, a row for every request of the plan, in its order.
 
         Raises:
@@ -73,7 +73,6 @@ class Results:
         """
         if not _is_plain(output) and (problem := _malformed(output)) is not None:
             raise StepError(f"update_from_output() got an answer of another form: {problem}")
-        ids = list(flight.plan.num_scheduled_tokens)
         rows = output.sampled_token_ids
         if output.req_ids == ids and len(rows) == len(ids):
             return rows
@@ -94,12 +93,12 @@ class Results:
             return False
         try:
             tokens = [token for (token,) in islice(rows, flight.num_carried)]
-            array(TOKEN_TYPECODE, tokens)  # refuses what is no token id
+            last = steady.receive(tokens)
         except (TypeError, ValueError, OverflowError):
             return False
-        for request, token in steady.receive(tokens):
+        for request, token in last:
             if request.finish is None:  # or the end of another one has ended it, too
-                self._end_if_done(request, token)
+                self.end_if_done(request, token)
         return True
 
     def _deliver(self, flight: Flight, request: Request, tokens: list[int]) -> list[int]:
@@ -142,7 +141,7 @@ class Results:
             delivered += 1
             if request.first_token_time is None:
                 request.first_token_time = state.clock.now()
-            if self._end_if_done(request, token):
+            if self.end_if_done(request, token):
                 break
         if request.status is RequestStatus.RUNNING:
             self._carry_on(request)
@@ -160,7 +159,8 @@ class Results:
         ):
             steady.join(request)
 
-    def _end_if_done(self, request: Request, token: int) -> bool:
+    def end_if_done(self, request: Request, token: int) -> bool:
+        """End a request if its newest token was its last; whether it was."""
         stopped = _stop(request, token, stops_early=self._state.settings.compat.stops_early)
         detail = stopped or _length(request, self._state.limits.max_model_len)
         if detail is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from batchwright.protocols.component import overrides
 from batchwright.queues import as_sort_key
 from batchwright.queues.base import SortKey
@@ -11,6 +13,8 @@ from batchwright.scheduler.departures import Departures
 from batchwright.scheduler.faults import RequestFault
 from batchwright.scheduler.limiting import limited
 from batchwright.scheduler.state import State
+
+_view = attrgetter("view")
 
 
 class RunningScan:
@@ -63,9 +67,10 @@ class RunningScan:
             for request in dict.fromkeys(growing + filling):
                 self._allocate(request, 1)
         elif growing or filling:
-            new = state.kv.carry([r.view for r in growing], [r.view for r in filling])
+            new = state.kv.carry([*map(_view, growing)], [*map(_view, filling)])
+            tables = state.draft.tables
             for request, block_ids in zip(growing, new, strict=True):
-                state.draft.tables[request.request_id] = block_ids
+                tables[request.request_id] = block_ids
                 if request.account is not None:
                     request.account.holds(len(block_ids))
 

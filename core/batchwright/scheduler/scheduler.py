@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -11,7 +12,7 @@ from batchwright import snapshot
 from batchwright.clock import Clock
 from batchwright.context import EngineLimits
 from batchwright.exceptions import StepError
-from batchwright.messages import ModelOutput, SchedulerOutput, StepOutputs
+from batchwright.messages import Leap, LeapOutput, ModelOutput, SchedulerOutput, StepOutputs
 from batchwright.protocols import KVManager
 from batchwright.protocols.component import overrides
 from batchwright.request import Request, RequestStatus
@@ -19,6 +20,7 @@ from batchwright.scheduler.components import Components
 from batchwright.scheduler.departures import Departures
 from batchwright.scheduler.faults import blame, set_up
 from batchwright.scheduler.intake import Intake
+from batchwright.scheduler.leap import Leaps
 from batchwright.scheduler.opening import Opening
 from batchwright.scheduler.planning import commit_plan
 from batchwright.scheduler.progress_guard import ProgressGuard
@@ -62,6 +64,7 @@ class Scheduler:
         self._running_scan = RunningScan(state, self._departures)
         self._waiting_scan = WaitingScan(state, self._departures, self._yielding)
         self._results = Results(state, self._departures)
+        self._leaps = Leaps(state, self._results)
         self._guard = ProgressGuard(state)
         self._opening = Opening(state)
         self._doing = ""
@@ -171,6 +174,37 @@ class Scheduler:
             self._end()
         return outputs
 
+    def plan_leap(self, until: float = math.inf) -> Leap | None:
+        """The steps from now on in which nothing is decided; None if the next one decides.
+
+        Args:
+            until: No step begins at that time or later (seconds).
+
+        Raises:
+            StepError: A component called it.
+        """
+        self._refuse_within("plan_leap()")
+        return self._leaps.plan(until)
+
+    def commit_leap(self, leap: Leap, output: LeapOutput) -> StepOutputs:
+        """Commit what the executor computed in a leap, planned just before.
+
+        Returns:
+            Who has ended; new tokens are not listed.
+
+        Raises:
+            StepError: A component called it.
+            PluginError: A component failed too often in a row.
+        """
+        self._begin("commit_leap()")
+        try:
+            return self._leaps.commit(leap, output)
+        except Exception as error:
+            blame(error, self._state.components)
+            raise
+        finally:
+            self._end()
+
     def recover(self) -> None:
         """Put every running request back, since the executor has lost everything.
 
@@ -196,8 +230,14 @@ class Scheduler:
                 nothing was added.
             StepError: A component called it.
         """
-        with self._alone("add_request()"):
+        self._begin("add_request()")
+        try:
             self._intake.add(request)
+        except Exception as error:
+            blame(error, self._state.components)
+            raise
+        finally:
+            self._end()
 
     def abort(self, request_ids: str | Iterable[str]) -> None:
         """End requests at once, in whatever state; unknown ids are ignored.

@@ -34,6 +34,10 @@ class SteadyDecodes:
         num_lookahead_tokens: Slots allocated beyond a grant.
         running: All running requests, in order of admission.
         enabled: Whether requests may enter at all.
+
+    Attributes:
+        calendar: What will happen to them, and when.
+        ending: Those for which the last step was the last.
     """
 
     def __init__(
@@ -49,9 +53,9 @@ class SteadyDecodes:
         self.enabled = enabled
         self.columns = Columns()
         self._running = running
-        self._calendar = Calendar(self.epoch, block_size)
+        self.calendar = Calendar(self.epoch, block_size)
         self._others: dict[str, Request] = {}
-        self._ending: list[Request] = []
+        self.ending: list[Request] = []
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -62,7 +66,7 @@ class SteadyDecodes:
     @property
     def others(self) -> list[Request]:
         """Running requests that are not in steady decode, in order of admission."""
-        return _in_order(self._others)
+        return sorted(self._others.values(), key=_running_order)
 
     def start(self, request: Request) -> None:
         """Note a request that begins to run."""
@@ -73,17 +77,17 @@ class SteadyDecodes:
         del self._others[request.request_id]
         request.follow(self.epoch)
         self.columns.insert(request)
-        self._calendar.enter(request)
-        self._calendar.appoint(request, request.max_total_tokens - 1)
+        self.calendar.enter(request)
+        self.calendar.appoint(request, request.max_total_tokens - 1)
         if request.marks:
-            self._calendar.appoint(request, request.marks[0][0])
+            self.calendar.appoint(request, request.marks[0][0])
         if request.account is not None:
             request.account.decoding(1)
 
     def leave(self, request: Request) -> None:
         """Turn a request back into an ordinary running one."""
         self.columns.remove(request)
-        self._calendar.strike(request)
+        self.calendar.strike(request)
         request.follow(STANDSTILL)
         self._others[request.request_id] = request
         if request.account is not None:
@@ -102,7 +106,7 @@ class SteadyDecodes:
 
     def appoint_mark(self, request: Request, num_computed_tokens: int) -> None:
         """Have a steady request come due when it has computed so many tokens."""
-        self._calendar.appoint(request, num_computed_tokens)
+        self.calendar.appoint(request, num_computed_tokens)
 
     def can_carry(self, num_tokens: int, *, order_matters: bool) -> bool:
         """Whether every steady request gets its token, before all others.
@@ -128,14 +132,15 @@ class SteadyDecodes:
         With lookahead it is the last slot of it that counts; where the pool is too small
         for that, a block is taken for the token itself.
         """
-        due = self._calendar.at_position(0)
+        due = self.calendar.at_position(0)
         if self._num_lookahead_tokens:
-            due = due | self._calendar.at_position(-self._num_lookahead_tokens)
-        return _in_order(due)
+            ahead = self.calendar.at_position(-self._num_lookahead_tokens)
+            due = sorted(dict.fromkeys(due + ahead), key=_running_order)
+        return due
 
     def filling(self) -> list[Request]:
         """Those whose next token fills a block, which is to be published."""
-        return _in_order(self._calendar.at_position(-1))
+        return self.calendar.at_position(-1)
 
     def advance(self) -> list[Request]:
         """Grant each of them its token, and note those for which it is the last.
@@ -144,14 +149,14 @@ class SteadyDecodes:
             Those that may have reached a mark with it.
         """
         self.epoch.value += 1
-        self._ending = []
+        self.ending = []
         marked = []
-        for request_id in self._calendar.due():
+        for request_id in self.calendar.due():
             request = self._running.get(request_id)
             if request is None or request not in self:
                 continue
             if request.num_computed_tokens >= request.max_total_tokens - 1:
-                self._ending.append(request)
+                self.ending.append(request)
             if request.marks:
                 marked.append(request)
         return marked
@@ -160,21 +165,31 @@ class SteadyDecodes:
         """Append one new token to each of them.
 
         Args:
-            tokens: Token ids, checked, in order of admission.
+            tokens: Token ids in order of admission.
 
         Returns:
             Those that may have reached their end with it, in order of admission.
+
+        Raises:
+            TypeError: One of them is no token id; then nobody has got any.
+            OverflowError: Likewise.
         """
         columns = self.columns
-        deque(map(array.append, columns.token_ids, tokens), maxlen=0)  # no loop in Python
-        stops = not columns.stop_ids.isdisjoint(tokens)
-        if not (stops or self._ending):
+        try:
+            deque(map(array.append, columns.token_ids, tokens), 0)  # a loop in C
+            stops = not columns.stop_ids.isdisjoint(tokens)
+        except (TypeError, OverflowError):
+            self._take_back()
+            raise
+        if not (stops or self.ending):
             return []
-        ends = {columns.place(request) for request in self._ending if request in self}
+        ends = {columns.place(request) for request in self.ending if request in self}
         if stops:
             ends |= {at for at, token in enumerate(tokens) if token in columns.stop_ids}
         return [(columns.requests[at], tokens[at]) for at in sorted(ends)]
 
-
-def _in_order(requests: dict[str, Request]) -> list[Request]:
-    return sorted(requests.values(), key=_running_order) if requests else []
+    def _take_back(self) -> None:
+        """Remove new tokens from those that have got theirs already."""
+        for request in self.columns.requests:
+            if request.debt:
+                request.token_ids.pop()

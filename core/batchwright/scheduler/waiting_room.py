@@ -43,6 +43,8 @@ class WaitingRoom:
     @property
     def num_in_queue(self) -> int:
         """Requests that the next scan could look at."""
+        if not self._arrivals:
+            return 0
         outside = len(self._aside) + len(self._landing) + len(self._passed_over)
         return len(self._arrivals) - outside
 

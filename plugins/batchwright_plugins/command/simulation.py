@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from batchwright.exceptions import ConfigError, RequestRefusedError
+from batchwright.protocols.component import overrides
 from batchwright.request import Request
 from batchwright_plugins.command.batch import REFUSED
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from batchwright.config.sections import SimulationSection
     from batchwright.engine import Engine
+    from batchwright.messages import StepOutputs
     from batchwright.protocols import Arrival, Truth, Workload
     from batchwright.request_view import RequestView
     from batchwright_plugins.command.arriving import Arriving
@@ -65,8 +67,11 @@ class Simulation:
         self._clock = engine.scheduler.clock
         self._workload = workload
         self._caps = caps
+        self._leaps = section.leap
         self._until = section.until or _FOREVER
         self._max_queue = section.max_queue or _FOREVER
+        self._is_limited = section.until is not None or section.max_queue is not None
+        self._follows = overrides(workload, "on_finish")
         self._on_refused = on_refused
         lengths = engine.executor.truth
         if lengths is None:
@@ -91,7 +96,8 @@ class Simulation:
                 self._wait_until(self.arriving.next_time)
             else:
                 return
-            self._check_limits()
+            if self._is_limited:
+                self._check_limits()
 
     def stop(self, number: int, frame: FrameType | None = None) -> None:
         """End it before the next step; called a second time, at once."""
@@ -101,13 +107,20 @@ class Simulation:
         self.stopped_by = "interrupted"
 
     def _step(self) -> None:
+        leapt = self.engine.leap(min(self.arriving.next_time, self._until)) if self._leaps else None
+        if leapt is not None:
+            self._note_ends(leapt)
+            return
         plan, outputs = self.engine.advance()
         if outputs is None:
             return
-        for request_id, finish in outputs.finished.items():
-            self._end(request_id, finish.reason)
+        self._note_ends(outputs)
         if plan.is_empty and not outputs.finished:
             self._idle()
+
+    def _note_ends(self, outputs: StepOutputs) -> None:
+        for request_id, finish in outputs.finished.items():
+            self._end(request_id, finish.reason)
 
     def _idle(self) -> None:
         """Nothing could be computed: go on to what comes next."""
@@ -163,9 +176,8 @@ class Simulation:
     def _end(self, request_id: str, reason: str) -> None:
         arrival, request = self._live.pop(request_id)
         self.reasons[reason] += 1
-        followers = self._workload.on_finish(arrival, request.view)
-        if followers:
-            self.arriving.follow(followers)
+        if self._follows:
+            self.arriving.follow(self._workload.on_finish(arrival, request.view))
 
     def _check_limits(self) -> None:
         now, num_waiting = self._clock.now(), self._scheduler.num_waiting

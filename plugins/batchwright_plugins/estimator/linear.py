@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from attrs import frozen
 
@@ -12,14 +12,14 @@ from batchwright.exceptions import ConfigError
 from batchwright.option import option
 from batchwright.protocols import Estimator
 from batchwright.protocols.estimator import StepShape
-from batchwright_plugins.estimator.profiles import find_profile, read_linear
+from batchwright_plugins.estimator.profiles import find_profile, read_coefficients
 
 if TYPE_CHECKING:
     from batchwright.context import Context
 
 __all__ = ["Linear"]
 
-_FITTED: Final = ("base", "per_token", "per_context_token", "per_attention")
+_COEFFICIENTS: Final = ("base", "per_token", "per_context_token", "per_attention", "per_request")
 _PROFILES: Final = "the profile's"
 
 
@@ -38,7 +38,13 @@ class Options:
         "Each token of context of each decode.", "seconds"
     )
     per_attention: float | None = _coefficient("Each pair of query and key in prefills.", "seconds")
-    per_request: float = option(0.0, "Each request that is computed.", unit="seconds", ge=0)
+    per_request: float | None = option(
+        None,
+        "Each request that is computed.",
+        unit="seconds",
+        ge=0,
+        default_text="the profile's, or 0",
+    )
     overhead: float = option(
         0.0, "Planning, and whatever else a step waits for.", unit="seconds", ge=0
     )
@@ -54,31 +60,39 @@ class Linear(Estimator):
     """
 
     name = "linear"
-    Options = Options
+    Options: ClassVar[type] = Options
 
     def __init__(self, options: Any, ctx: Context) -> None:
         super().__init__(options, ctx)
-        base, self._token, self._context, self._attention = self._coefficients()
-        self._base: float = base + options.overhead
-        self._request: float = options.per_request
+        found = self.coefficients()
+        self._base = self._coefficient(found, "base") + float(options.overhead)
+        self._token = self._coefficient(found, "per_token")
+        self._context = self._coefficient(found, "per_context_token")
+        self._attention = self._coefficient(found, "per_attention")
+        self._request = self._coefficient(found, "per_request")
         if self._base + self._token + self._request <= 0:
             raise ConfigError("no time passes in a step without context", path=f"{ctx.path}.base")
 
-    def _coefficients(self) -> list[float]:
-        """Those that are given, the others from the profile."""
+    def coefficients(self) -> dict[str, Any]:
+        """Those that are given, and what the profile says of the others, by name.
+
+        Raises:
+            ConfigError: The profile cannot be read.
+        """
         path = f"{self.ctx.path}.profile"
-        given = {name: getattr(self.options, name) for name in _FITTED}
-        fitted: dict[str, Any] = {}
-        if None in given.values():
-            fitted = read_linear(find_profile(self.options.profile, self.ctx.folder, path), path)
-        coefficients = []
-        for name, value in given.items():
-            coefficient = fitted.get(name) if value is None else value
-            if not isinstance(coefficient, float | int) or coefficient < 0:
-                problem = f"profile {self.options.profile!r} has no {name}, a number >= 0"
-                raise ConfigError(problem, path=path)
-            coefficients.append(float(coefficient))
-        return coefficients
+        given = {name: getattr(self.options, name) for name in _COEFFICIENTS}
+        found = {name: value for name, value in given.items() if value is not None}
+        if len(found) == len(given):
+            return found
+        profile = find_profile(self.options.profile, self.ctx.folder, path)
+        return {"per_request": 0.0, **read_coefficients(profile / "linear.toml", path), **found}
+
+    def _coefficient(self, found: dict[str, Any], name: str) -> float:
+        value = found.get(name)
+        if isinstance(value, bool) or not isinstance(value, float | int) or not value >= 0:
+            problem = f"expected {name}, a number of seconds >= 0, got {value!r}"
+            raise ConfigError(problem, path=self.ctx.path)
+        return float(value)
 
     def step_time(self, shape: StepShape) -> float:
         num_tokens = shape.num_decodes + shape.num_prefill_tokens

@@ -76,7 +76,7 @@ class Table(Estimator):
     def step_time(self, shape: StepShape) -> float:
         operators, num_requests = self._operators, shape.num_requests
         attention = self._attention(shape)
-        return (
+        return float(
             self.options.overhead
             + self.options.per_request * num_requests
             + operators.dense(shape.num_tokens)

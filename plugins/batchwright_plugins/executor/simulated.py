@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
-from attrs import define, frozen
+from attrs import frozen
 
 from batchwright.exceptions import ConfigError
-from batchwright.messages import ModelOutput
+from batchwright.messages import LeapOutput, ModelOutput
 from batchwright.option import option
 from batchwright.protocols import Executor, ModelInfo, StepShape
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from batchwright.context import Context
-    from batchwright.messages import SchedulerOutput
+    from batchwright.messages import Leap, SchedulerOutput
     from batchwright.protocols import Estimator, ModelSettings
 
 __all__ = ["EOS", "KnownLengths", "Simulated"]
 
+MOST_STEPS: Final = 1024
+"""Steps of a leap at most."""
 EOS: Final = 0
 """The token that ends a sequence."""
 
 _VOCAB_SIZE: Final = 2**32 - 1
+_END: Final = [EOS]
 
 
 @frozen
@@ -60,23 +66,26 @@ class KnownLengths:
         self._by_id.pop(request_id, None)
 
 
-@define(eq=False)
 class _Sequence:
     """What the executor knows of a request.
 
     Args:
         num_prompt_tokens: Tokens of its prompt.
-        num_known_tokens: Prompt and outputs, its own samples included.
         length: Known tokens at its end; 0: it does not end by itself.
         token_id: What it puts out until then.
-        num_computed_tokens: Computed before the plan at hand.
+
+    Attributes:
+        row: An answer of that token.
+        page: The token, as often as a leap has steps.
     """
 
-    num_prompt_tokens: int
-    num_known_tokens: int
-    length: int
-    token_id: int
-    num_computed_tokens: int
+    __slots__ = ("length", "num_prompt_tokens", "page", "row")
+
+    def __init__(self, num_prompt_tokens: int, length: int, token_id: int) -> None:
+        self.num_prompt_tokens = num_prompt_tokens
+        self.length = length
+        self.row = [token_id]
+        self.page = array("I", self.row) * MOST_STEPS
 
 
 class Simulated(Executor):
@@ -95,6 +104,8 @@ class Simulated(Executor):
         self.lengths = KnownLengths()
         self._estimator: Estimator | None = ctx.parts.get("estimator")
         self._sequences: dict[str, _Sequence] = {}
+        self._behind: dict[str, int] = {}
+        """Tokens known of requests that are still being computed up to the last of them."""
 
     @property
     def truth(self) -> KnownLengths:
@@ -122,64 +133,98 @@ class Simulated(Executor):
 
     def restart(self) -> None:
         self._sequences.clear()
+        self._behind.clear()
 
     def execute(self, plan: SchedulerOutput) -> ModelOutput:
-        self._take_over(plan)
-        output = ModelOutput()
-        if plan.num_scheduled_tokens:
-            self._pass_time(plan)
-            output.req_ids = list(plan.num_scheduled_tokens)
-            output.sampled_token_ids = self._sample(plan)
-        return output
-
-    def _take_over(self, plan: SchedulerOutput) -> None:
-        """Bring what is known of the requests up to date."""
         for request_id in plan.finished_req_ids:
             self._sequences.pop(request_id, None)
+            self._behind.pop(request_id, None)
             self.lengths.forget(request_id)
+        output = ModelOutput()
+        if plan.num_scheduled_tokens:
+            starts = self._take_over(plan)
+            self._pass_time(plan, starts)
+            output.req_ids = list(starts)
+            output.sampled_token_ids = self._sample(plan, starts)
+        return output
+
+    def leap(self, leap: Leap) -> LeapOutput:
+        assert self._estimator is not None, "load() was called"
+        sequences = [self._sequences[request_id] for request_id in leap.req_ids]
+        lefts = [s.length - len(t) for s, t in zip(sequences, leap.token_ids, strict=True)]
+        most = min([leap.max_steps, MOST_STEPS, *[left for left in lefts if left > 0]])
+        clock, until = self.ctx.clock, leap.until
+        begin = now = clock.now()
+        num_steps = 0
+        for seconds in self._estimator.decode_times(len(sequences), leap.context):
+            begin = now
+            now += seconds  # one by one, as stepping does: sums of floats depend on it
+            num_steps += 1
+            if num_steps == most or now >= until:
+                break
+        clock.wait_until(now)
+        pieces = [sequence.page[:num_steps] for sequence in sequences]
+        ends = [at for at, left in enumerate(lefts) if left == num_steps]
+        for at in ends:
+            pieces[at][-1] = EOS
+        return LeapOutput(num_steps, pieces, begin, ends)
+
+    def _take_over(self, plan: SchedulerOutput) -> dict[str, int]:
+        """Bring what is known of the requests up to date.
+
+        Returns:
+            By request of the plan, tokens that were computed before.
+        """
+        cached = plan.scheduled_cached_reqs
+        starts = dict(zip(cached.req_ids, cached.num_computed_tokens, strict=True))
+        for request_id in cached.resumed_req_ids:
+            sequence = self._sequences[request_id]
+            num_outputs = cached.num_output_tokens[cached.req_ids.index(request_id)]
+            self._behind[request_id] = sequence.num_prompt_tokens + num_outputs
         for new in plan.scheduled_new_reqs:
             num_prompt = len(new.prompt_token_ids)
             length, token_id = self.lengths.answer(new.req_id)
             self._sequences[new.req_id] = _Sequence(
-                num_prompt,
-                num_prompt + len(new.output_token_ids),
-                length and num_prompt + length,
-                token_id,
-                new.num_computed_tokens,
+                num_prompt, length and num_prompt + length, token_id
             )
-        cached, sequences = plan.scheduled_cached_reqs, self._sequences
-        for request_id, num_computed in zip(
-            cached.req_ids, cached.num_computed_tokens, strict=True
-        ):
-            sequences[request_id].num_computed_tokens = num_computed
-        for request_id in cached.resumed_req_ids:
-            num_outputs = cached.num_output_tokens[cached.req_ids.index(request_id)]
-            sequence = sequences[request_id]
-            sequence.num_known_tokens = sequence.num_prompt_tokens + num_outputs
+            self._behind[new.req_id] = num_prompt + len(new.output_token_ids)
+            starts[new.req_id] = new.num_computed_tokens
+        return starts
 
-    def _pass_time(self, plan: SchedulerOutput) -> None:
+    def _pass_time(self, plan: SchedulerOutput, starts: Mapping[str, int]) -> None:
         assert self._estimator is not None, "load() was called"
-        sequences = self._sequences
-        shape = StepShape.of(
-            (num_tokens, sequences[request_id].num_computed_tokens)
-            for request_id, num_tokens in plan.num_scheduled_tokens.items()
-        )
+        shape = StepShape()
+        num_decodes, context = len(starts), sum(starts.values())
+        if plan.total_num_scheduled_tokens > num_decodes:
+            for request_id, num_tokens in plan.num_scheduled_tokens.items():
+                if num_tokens > 1:
+                    shape = shape.with_prefill(num_tokens, starts[request_id])
+                    num_decodes -= 1
+                    context -= starts[request_id]
+        if num_decodes:
+            shape = shape.with_decodes(num_decodes, context)
         clock = self.ctx.clock
         clock.wait_until(clock.now() + self._estimator.step_time(shape))
 
-    def _sample(self, plan: SchedulerOutput) -> list[list[int]]:
+    def _sample(self, plan: SchedulerOutput, starts: Mapping[str, int]) -> list[list[int]]:
         """A token for each request whose last known token was computed; drafts are wrong."""
-        rows: list[list[int]] = []
-        drafts = plan.scheduled_draft_token_ids
-        for request_id, num_tokens in plan.num_scheduled_tokens.items():
-            sequence = self._sequences[request_id]
-            computed = sequence.num_computed_tokens + num_tokens
-            if drafts:
-                computed -= len(drafts.get(request_id, ()))
-            if computed < sequence.num_known_tokens:
-                rows.append([])
-                continue
-            sequence.num_known_tokens += 1
-            at_end = sequence.num_known_tokens == sequence.length
-            rows.append([EOS if at_end else sequence.token_id])
+        sequences, behind = self._sequences, self._behind
+        rows = [
+            _END if start + 2 == (sequence := sequences[request_id]).length else sequence.row
+            for request_id, start in starts.items()
+        ]
+        if behind or plan.scheduled_draft_token_ids:
+            grants, drafts = plan.num_scheduled_tokens, plan.scheduled_draft_token_ids
+            for at, (request_id, start) in enumerate(starts.items()):
+                if request_id in behind or request_id in drafts:
+                    computed = start + grants[request_id] - len(drafts.get(request_id, ()))
+                    rows[at] = self._row(request_id, computed)
         return rows
+
+    def _row(self, request_id: str, computed: int) -> list[int]:
+        """The answer to a request of which so many tokens are computed now."""
+        if computed < self._behind.get(request_id, 0):
+            return []
+        self._behind.pop(request_id, None)
+        sequence = self._sequences[request_id]
+        return _END if computed + 1 == sequence.length else sequence.row

@@ -17,32 +17,43 @@ __all__ = ["Lru"]
 class Lru(Eviction):
     """Least recently used first; blocks that hold nothing go before all cached ones.
 
-    One ordered dict is the free list and the eviction order at once. All O(1).
+    Blocks that hold nothing are a stack, cached ones a queue that hits are taken out of:
+    together the one free list of vLLM V1, which both kinds enter at opposite ends. O(1).
     """
 
     name = "lru"
 
     def __init__(self, options: Any, ctx: Context) -> None:
         super().__init__(options, ctx)
-        self._free: OrderedDict[int, None] = OrderedDict()
+        self._empty: list[int] = []
+        self._cached: OrderedDict[int, None] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._free)
+        return len(self._empty) + len(self._cached)
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._free)
+        yield from reversed(self._empty)
+        yield from self._cached
 
     def add_empty(self, block_ids: Sequence[int]) -> None:
-        for block_id in reversed(block_ids):
-            self._free[block_id] = None
-            self._free.move_to_end(block_id, last=False)
+        self._empty.extend(reversed(block_ids))
 
     def add_cached(self, block_ids: Sequence[int]) -> None:
         for block_id in block_ids:
-            self._free[block_id] = None
+            self._cached[block_id] = None
 
     def take(self) -> int:
-        return self._free.popitem(last=False)[0]
+        return self._empty.pop() if self._empty else self._cached.popitem(last=False)[0]
+
+    def take_many(self, count: int) -> list[int]:
+        if not count or count > len(self._empty):
+            return super().take_many(count)
+        taken = self._empty[: -count - 1 : -1]
+        del self._empty[-count:]
+        return taken
 
     def remove(self, block_id: int) -> None:
-        del self._free[block_id]
+        if block_id in self._cached:
+            del self._cached[block_id]
+        else:
+            self._empty.remove(block_id)  # O(n), but what holds nothing is never adopted

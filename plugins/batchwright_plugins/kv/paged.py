@@ -69,7 +69,7 @@ class PagedKV(KVManager):
             return NO_HIT
         # The last token is computed in any case: its logits are needed.
         most = (request.num_tokens - 1) // self._block_size
-        found = self._index.find(self._table(request).hashes(request, most), most)
+        found = self._index.find(self._table(request).hashes(most), most)
         if not found:
             return NO_HIT
         references = self._references
@@ -81,7 +81,7 @@ class PagedKV(KVManager):
             return 0
         most = (request.num_tokens - 1) // self._block_size
         table = self._table(request)
-        hashes = table.hashes(request, most)
+        hashes = table.hashes(most)
         # Chains are evicted from their end: where the hit ended is where to look.
         length = min(table.hit_length, most)
         while length and hashes[length - 1] not in self._index:
@@ -105,31 +105,32 @@ class PagedKV(KVManager):
             return None
         if hit.block_ids:
             self._adopt(table, hit.block_ids)
-        new = [self._take() for _ in range(num_new)]
+        new = self._take(num_new) if num_new > 0 else []
         if new:
             table.block_ids += new
         if table.block_ids:
             self._holders[request.request_id] = table
         if self._caches:
-            self._publish(request, table, num_final_tokens // self._block_size)
+            self._publish(table, num_final_tokens // self._block_size)
         return new
 
     def carry(
         self, growing: Sequence[RequestView], filling: Sequence[RequestView]
     ) -> list[list[int]]:
-        slot, take = self.ctx.slot, self._take
-        new = []
-        for request in growing:
-            blocks = [take()]
-            request.state[slot].block_ids += blocks
-            new.append(blocks)
+        slot = self.ctx.slot
+        new = self._take(len(growing))
+        for request, block_id in zip(growing, new, strict=True):
+            request.state[slot].block_ids.append(block_id)
         if self._caches:
             publish = self._index.add
             for request in filling:
-                table = request.state[slot]
-                publish(table.next_hash(request), table.block_ids[table.num_published])
-                table.num_published += 1
-        return new
+                request.state[slot].publish_next(publish)
+        return [[block_id] for block_id in new]
+
+    def leap(self, growing: Sequence[RequestView], filling: Sequence[RequestView]) -> None:
+        # Blocks are taken in the same order as step by step. Publishing may come after all
+        # of it: what is published is in use, what is taken is not.
+        self.carry(growing, filling)
 
     def block_ids(self, request: RequestView) -> list[int]:
         return self._table(request).block_ids.copy()
@@ -146,11 +147,15 @@ class PagedKV(KVManager):
         return block_ids
 
     def release(self, block_ids: Sequence[int]) -> None:
+        if not self._caches:  # nothing is shared, nothing worth keeping
+            self._free.add_empty(block_ids[::-1])
+            return
+        references = self._references
         empty: list[int] = []
         cached: list[int] = []
         for block_id in reversed(block_ids):
-            self._references[block_id] -= 1
-            if not self._references[block_id]:
+            references[block_id] -= 1
+            if not references[block_id]:
                 (cached if self._index.holds(block_id) else empty).append(block_id)
         self._free.add_empty(empty)
         self._free.add_cached(cached)
@@ -185,9 +190,10 @@ class PagedKV(KVManager):
         yield from self._index.audit()
 
     def _audit_references(self, counted: list[int], free: set[int]) -> Iterator[str]:
+        counts = self._references if self._caches else counted  # none are kept without sharing
         for block_id in range(1, self._num_blocks):
-            references = self._references[block_id]
-            if references != counted[block_id]:
+            references = counts[block_id]
+            if references != counted[block_id] or (references > 1 and not self._caches):
                 yield (
                     f"block {block_id} has {references} references, "
                     f"{counted[block_id]} tables hold it"
@@ -199,7 +205,7 @@ class PagedKV(KVManager):
     def _table(self, request: RequestView) -> BlockTable:
         table: BlockTable | None = request.state[self.ctx.slot]
         if table is None:
-            table = BlockTable(self._hasher, self._block_size)
+            table = BlockTable(request, self._hasher, self._block_size)
             request.state[self.ctx.slot] = table
         return table
 
@@ -211,17 +217,21 @@ class PagedKV(KVManager):
         table.block_ids += block_ids
         table.num_published = len(table.block_ids)
 
-    def _take(self) -> int:
-        block_id = self._free.take()
-        if self._hash_of[block_id] is not None:
-            self._index.remove(block_id)
-        self._references[block_id] = 1
-        return block_id
+    def _take(self, count: int) -> list[int]:
+        """Free blocks, emptied; there are so many."""
+        block_ids = self._free.take_many(count)
+        if self._caches:
+            hash_of, references = self._hash_of, self._references
+            for block_id in block_ids:
+                if hash_of[block_id] is not None:
+                    self._index.remove(block_id)
+                references[block_id] = 1
+        return block_ids
 
-    def _publish(self, request: RequestView, table: BlockTable, num_full: int) -> None:
+    def _publish(self, table: BlockTable, num_full: int) -> None:
         if num_full <= table.num_published:
             return
-        hashes = table.hashes(request, num_full)
+        hashes = table.hashes(num_full)
         for index in range(table.num_published, num_full):
             self._index.add(hashes[index], table.block_ids[index])
         table.num_published = num_full

@@ -151,8 +151,8 @@ class ShareGpt(Workload):
     def _length(self, index: int, entry: Any) -> int:
         value = entry.get("value", entry.get("content")) if isinstance(entry, dict) else None
         if isinstance(value, str):
-            return math.ceil(len(value) / self.options.chars_per_token)
-        if type(value) is int and value >= 0:
-            return int(value)
+            return math.ceil(len(value) / float(self.options.chars_per_token))
+        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+            return value
         problem = f"conversation {index}: expected a value, text or tokens, got {str(entry)[:60]!r}"
         raise ConfigError(problem, source=str(self.file.path))

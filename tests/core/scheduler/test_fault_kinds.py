@@ -364,9 +364,9 @@ def test_b31_hashes_are_the_same_in_every_process(make_bench: Any) -> None:
 
     b = make_bench(block_size=4)
     request = b.add("r", [1, 2, 3, 4, 5], 1)
-    table = BlockTable(b.scheduler.components.parts[0], 4)
+    table = BlockTable(request.view, b.scheduler.components.parts[0], 4)
     content = bytes(32) + struct.pack("<4I", 1, 2, 3, 4)
-    assert table.hashes(request.view, 1) == [hashlib.sha256(content).digest()]
+    assert table.hashes(1) == [hashlib.sha256(content).digest()]
 
 
 def test_b31_salts_isolate(make_bench: Any) -> None:

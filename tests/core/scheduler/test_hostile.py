@@ -311,6 +311,7 @@ CASES: dict[str, dict[str, Case]] = {
         "add_empty": Case("run"),
         "add_cached": Case("run"),
         "take": Case("run"),
+        "take_many": Case("run"),
         "remove": Case("run"),
         "__len__": Case("run"),
         "__iter__": Case("logged"),

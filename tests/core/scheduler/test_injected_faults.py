@@ -68,10 +68,11 @@ def miscount_references(scheduler, monkeypatch):
     kv = scheduler.kv_manager
     take = kv._take
 
-    def take_uncounted():
-        block_id = take()
-        kv._references[block_id] += 1
-        return block_id
+    def take_uncounted(count):
+        block_ids = take(count)
+        for block_id in block_ids:
+            kv._references[block_id] += 1
+        return block_ids
 
     monkeypatch.setattr(kv, "_take", take_uncounted)
 

@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import sys
+from itertools import islice
 from typing import Any, ClassVar
 
 from batchwright.protocols import KVManager
@@ -203,11 +204,16 @@ class EvictionConformance(ServingConformance):
         inside: list[int] = []
         outside = list(range(1, 60))
         for _ in range(NUM_OPERATIONS):
-            choice = chance.choice(("empty", "cached", "take", "remove"))
+            choice = chance.choice(("empty", "cached", "take", "take_many", "remove"))
             if choice in ("empty", "cached"):
                 some = chance.sample(outside, min(len(outside), chance.randint(0, 6)))
                 (free.add_empty if choice == "empty" else free.add_cached)(some)
                 inside += some
+            elif choice == "take_many":
+                expected = list(islice(free, chance.randint(0, len(inside))))
+                taken = free.take_many(len(expected))
+                assert taken == expected, "take_many() differs from what iteration showed"
+                inside = [block_id for block_id in inside if block_id not in taken]
             elif inside:
                 block_id = chance.choice(inside)
                 if choice == "take":

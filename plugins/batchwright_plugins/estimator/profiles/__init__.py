@@ -12,7 +12,7 @@ from typing import Any
 from batchwright.exceptions import ConfigError
 from batchwright.suggest import did_you_mean
 
-__all__ = ["find_profile", "profile_names", "read_linear"]
+__all__ = ["find_profile", "profile_names", "read_coefficients"]
 
 _HERE = Path(__file__).parent
 
@@ -45,16 +45,19 @@ def find_profile(name: str, folder: Path, path: str) -> Path:
     )
 
 
-def read_linear(profile: Path, path: str) -> dict[str, Any]:
-    """The coefficients of a profile's linear fit.
+def read_coefficients(file: Path, path: str) -> dict[str, Any]:
+    """The coefficients of a linear fit.
+
+    Args:
+        file: A TOML file.
+        path: TOML path of the option that names it.
 
     Raises:
-        ConfigError: It has none.
+        ConfigError: It cannot be read.
     """
-    file = profile / "linear.toml"
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}: {file}", path=path) from error
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"is not valid TOML: {error}: {file}", path=path) from error

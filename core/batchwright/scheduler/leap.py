@@ -1,0 +1,185 @@
+"""Leaps: many steps at once, where a step decides nothing.
+
+While all running requests are in steady decode and nobody can be admitted, each step grants
+each of them one token, until something happens: an arrival, an end, a mark, an alarm, a
+shortage of blocks. What these steps do is known beforehand, so it is done for all of them
+together; the state that they leave is the one that stepping leaves, block ids included.
+
+A leap makes no plans. Whoever watches plans, or is asked at every step, switches leaping
+off by being there.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from typing import Final
+
+from batchwright.messages import Leap, LeapOutput, StepOutputs
+from batchwright.protocols.component import overrides
+from batchwright.request import Request
+from batchwright.scheduler.results import Results
+from batchwright.scheduler.state import State
+
+_MOST_STEPS: Final = 1 << 16
+
+
+class Leaps:
+    """Says how far nothing is decided, and commits what was computed till then.
+
+    Args:
+        state: The scheduler's.
+        results: Ends what has reached its end.
+    """
+
+    def __init__(self, state: State, results: Results) -> None:
+        self._state = state
+        self._results = results
+        components, announcer = state.components, state.announcer
+        self._is_possible = (
+            state.steady.enabled
+            and not state.limits.num_lookahead_tokens
+            and overrides(components.kv, "leap")
+            and not components.features
+            and not any(overrides(control, "caps") for control in components.controls)
+            and not announcer.wants("on_step")
+            and not announcer.wants("on_outputs")
+        )
+        policy = components.policy
+        self._asks_who_waits = (
+            overrides(policy, "yield_running")
+            or overrides(policy, "displaces")
+            or any(overrides(gate, "scan") for gate in components.gates)
+        )
+
+    def plan(self, until: float) -> Leap | None:
+        """The steps that decide nothing, from now on.
+
+        Args:
+            until: No step begins at that time or later (seconds).
+
+        Returns:
+            None if the next step has something to decide.
+        """
+        state = self._state
+        columns = state.steady.columns
+        num_requests = len(columns.ids)
+        if not self._is_possible or not num_requests or num_requests < len(state.running):
+            return None
+        if state.notices or state.marks.reached or state.fence.flights:
+            return None
+        if num_requests > state.settings.max_num_scheduled_tokens or self._may_admit(num_requests):
+            return None
+        alarm = state.alarms.next_time
+        if alarm is not None:
+            until = min(until, alarm)
+        if until <= state.clock.now():
+            return None
+        num_steps = self._num_steps(num_requests)
+        if not num_steps:
+            return None
+        epoch = state.steady.epoch.value
+        return Leap(
+            columns.version,
+            columns.ids,
+            columns.token_ids,
+            sum(columns.bases) + num_requests * epoch,
+            num_steps,
+            until,
+        )
+
+    def _may_admit(self, num_running: int) -> bool:
+        """Whether a scan of those that wait could do anything."""
+        state = self._state
+        if not state.room.num_in_queue:
+            return False
+        if self._asks_who_waits:
+            return True
+        is_full = (
+            num_running >= state.limits.max_num_seqs
+            or num_running >= state.settings.max_num_scheduled_tokens
+        )
+        return not (is_full or state.admission_paused)
+
+    def _num_steps(self, num_requests: int) -> int:
+        """Steps up to the first appointment, and as far as the blocks last."""
+        state = self._state
+        calendar = state.steady.calendar
+        most = min(_MOST_STEPS, calendar.steps_to_appointment(state.running))
+        free = state.kv.num_free_blocks
+        if num_requests * (most // calendar.period + 1) <= free:
+            return most
+        for step in range(most):
+            free -= len(calendar.at_position(-step))
+            if free < 0:
+                return step
+        return most
+
+    def commit(self, leap: Leap, output: LeapOutput) -> StepOutputs:
+        """Take over what was computed.
+
+        Returns:
+            Who has ended; new tokens are not listed.
+        """
+        state, num_steps = self._state, output.num_steps
+        steady = state.steady
+        deque(map(array.extend, steady.columns.token_ids, output.token_ids), maxlen=0)
+        self._carry(num_steps)
+        self._count(num_steps, len(leap.req_ids))
+        steady.epoch.value += num_steps - 1
+        for request in steady.advance():
+            state.marks.reach(request)
+        state.now = output.last_begin
+        if output.ends or steady.ending:
+            self._end(output)
+        outputs = StepOutputs(state.step_id - 1)
+        outputs.finished, state.ended = state.ended, {}
+        return outputs
+
+    def _carry(self, num_steps: int) -> None:
+        """Give blocks to those that need one, step by step in order of admission."""
+        state = self._state
+        calendar, step_epoch = state.steady.calendar, state.step_epoch
+        growing: list[Request] = []
+        filling: list[Request] = []
+        caches = state.limits.enable_prefix_caching
+        for step in range(num_steps):
+            due = calendar.at_position(-step)
+            if due:
+                growing += due
+                if state.keeps_accounts:
+                    _hold(due)
+            if caches:
+                filling += calendar.at_position(-step - 1)
+            step_epoch.value += 1
+        if growing or filling:
+            state.kv.leap([r.view for r in growing], [r.view for r in filling])
+
+    def _count(self, num_steps: int, num_requests: int) -> None:
+        state = self._state
+        counts, num_tokens = state.counts, num_steps * num_requests
+        state.step_id += num_steps
+        counts.steps += num_steps
+        counts.scheduled_tokens += num_tokens
+        counts.carried_grants += num_tokens
+        counts.decode_grants += num_tokens
+        used = state.kv.num_usable_blocks - state.kv.num_free_blocks
+        counts.most_used_blocks = max(counts.most_used_blocks, used)
+
+    def _end(self, output: LeapOutput) -> None:
+        """End those whose last token it was, in order of admission."""
+        steady = self._state.steady
+        columns = steady.columns
+        ends = {columns.place(request) for request in steady.ending if request in steady}
+        places = sorted(ends.union(output.ends))
+        done = [(columns.requests[at], output.token_ids[at][-1]) for at in places]
+        for request, token in done:
+            if request.finish is None:  # or the end of another one has ended it, too
+                self._results.end_if_done(request, token)
+
+
+def _hold(requests: list[Request]) -> None:
+    """Book a block for each of them."""
+    for request in requests:
+        if request.account is not None:
+            request.account.holds(1)
