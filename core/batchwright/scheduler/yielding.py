@@ -71,13 +71,23 @@ class Yielding:
         Returns:
             Whether it gave way.
         """
+        if not self._displaces or head.request_id in self._state.draft.yielded:
+            return False
+        movable = self._movable()
+        if not movable:
+            return False
+        victim = self._departures.victim_for(head, movable)
+        return self._may(head, victim) and self._yield(victim, pause=pause)
+
+    def _movable(self) -> dict[str, Request]:
+        """Running requests that are neither immune nor admitted by this very plan."""
         state = self._state
-        if not (self._displaces and state.running) or head.request_id in state.draft.yielded:
-            return False
-        victim = self._departures.victim_for(head)
-        if victim.request_id in state.draft.admitted or not self._may(head, victim):
-            return False
-        return self._yield(victim, pause=pause)
+        most, admitted = state.settings.max_displacements, state.draft.admitted
+        return {
+            request_id: request
+            for request_id, request in state.running.items()
+            if request.num_displacements < most and request_id not in admitted
+        }
 
     def _may(self, head: Request, victim: Request) -> bool:
         """Whether one request may displace another: strictly better only."""

@@ -67,6 +67,18 @@ def test_after_some_displacements_a_request_is_immune(policy_bench: Any) -> None
     b.drain()
 
 
+def test_another_yields_where_the_least_urgent_is_immune(policy_bench: Any) -> None:
+    """Of two that are less urgent, first the one, then the other; then nobody is left."""
+    b = policy_bench("priority", {"displaces": True}, max_num_seqs=2, max_displacements=1)
+    requests = [b.add("lowest", 4, 30, priority=5), b.add("low", 4, 30, priority=4)]
+    b.step()
+    for i in range(3):
+        b.add(f"high{i}", 4, 1, priority=0)
+        b.steps(3)
+    assert [request.num_displacements for request in requests] == [1, 1]
+    b.drain()
+
+
 def test_while_nothing_changes_the_victim_is_asked_once(policy_bench: Any) -> None:
     b = policy_bench("priority", {"displaces": True}, max_num_seqs=1)
     victim = b.scheduler.components.victim
