@@ -22,7 +22,7 @@ DEMO_ARGS ?=
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL = help
-.PHONY: help demo compare test lint format pytest reference clean bench bench-peers diff-vllm record-golden
+.PHONY: help demo compare test lint format pytest reference clean bench bench-peers bench-policies diff-vllm record-golden
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -56,6 +56,9 @@ reference: $(STAMP)-test  ## Write the generated pages of docs/reference anew
 
 bench: $(STAMP)-engine  ## Measure what a step of the scheduler costs
 	$(BIN)/python tests/benchmarks/scheduler_cost.py
+
+bench-policies: $(STAMP)-engine  ## Measure what a step costs under each policy
+	$(BIN)/python tests/benchmarks/policy_cost.py
 
 bench-peers: $(PEER_VENV)/.made  ## Measure it beside vLLM's scheduler, in one run
 	$(PEER) tests/benchmarks/scheduler_cost.py --peer
