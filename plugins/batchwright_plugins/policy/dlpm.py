@@ -77,7 +77,7 @@ class Dlpm(CacheAwarePolicy):
     request with most tokens cached goes first; when all that wait have used theirs up,
     everybody gets another one. Counted as in ``fair``: a client has used up
     ``floor(counter / quantum)`` quanta, and who has used up fewest is eligible. Cao et al.
-    2025, "Locality-aware Fair Scheduling in LLM Serving" (DLPM, algorithm 1), where the
+    2025, "Locality-aware Fair Scheduling in LLM Serving" (DLPM), where the
     difference of two clients that both wait is bounded by what it is in ``fair`` plus a
     quantum or two. A small quantum makes it ``fair``, a large one ``lpm``.
 

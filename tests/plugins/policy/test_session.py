@@ -46,6 +46,16 @@ def test_others_wait_for_a_bounded_time(policy_bench: Any) -> None:
     assert begun == [11]
 
 
+def test_a_group_that_never_cools_sets_no_alarm(policy_bench: Any) -> None:
+    b = policy_bench("session", {"warm_time": float("inf")}, max_num_seqs=1)
+    b.add("s0", 8, 1, group="s")
+    b.run(1)
+    b.add("new", 8, 1)
+    b.add("s1", 12, 1, group="s")
+    assert b.scheduler.next_alarm is None
+    assert b.order() == ["s1", "new"]
+
+
 def test_an_aborted_request_warms_nobody(policy_bench: Any) -> None:
     b = policy_bench("session", max_num_seqs=1)
     b.add("running", 8, 5)
