@@ -22,7 +22,7 @@ DEMO_ARGS ?=
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL = help
-.PHONY: help demo compare test lint format pytest reference clean gpu-check bench bench-peers diff-vllm record-golden
+.PHONY: help demo compare test lint format pytest reference clean gpu-check bench bench-policies bench-peers diff-vllm record-golden
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -60,6 +60,9 @@ bench: $(STAMP)-engine  ## Measure what a step costs, and what a plugin adds
 
 gpu-check: $(STAMP)-test  ## Check and measure attention on a GPU, in four minutes
 	$(BIN)/python tests/kernels/gpu_check.py
+
+bench-policies: $(STAMP)-engine  ## Measure what a step costs under each policy
+	$(BIN)/python tests/benchmarks/policy_cost.py
 
 bench-peers: $(PEER_VENV)/.made  ## Measure it beside vLLM's scheduler, in one run
 	$(PEER) tests/benchmarks/scheduler_cost.py --peer

@@ -8,9 +8,9 @@ import pytest
 
 
 @pytest.fixture
-def mlfq(load: Any) -> Any:
+def mlfq(policy_bench: Any) -> Any:
     def make(**options: Any) -> Any:
-        return load("skip_join_mlfq", {"quantum": 4, "levels": 3}, max_num_seqs=1, **options)
+        return policy_bench("mlfq", {"quantum": 4, "levels": 3}, max_num_seqs=1, **options)
 
     return make
 
@@ -64,3 +64,21 @@ def test_short_requests_do_not_queue_behind_long_ones(mlfq: Any, make_bench: Any
         return sum(ends.values()) / len(ends)
 
     assert mean_end(mlfq()) < 0.8 * mean_end(make_bench(max_num_seqs=1))
+
+
+@pytest.mark.parametrize(("prompt", "level"), [(1, 0), (4, 0), (5, 1), (8, 1), (9, 2), (500, 2)])
+def test_levels_above_are_skipped_by_prompt(mlfq: Any, prompt: int, level: int) -> None:
+    b = mlfq()
+    request = b.add("r", prompt, 1)
+    assert b.scheduler.components.policy.key(request.view)[0] == level
+
+
+def test_who_waited_too_long_is_next(policy_bench: Any) -> None:
+    b = policy_bench("mlfq", {"quantum": 4, "levels": 3, "max_wait": 10.0}, max_num_seqs=1)
+    b.add("long", 9, 2)
+    begun = None
+    for step in range(40):
+        b.add(f"short{step}", 3, 1)
+        if "long" in b.run(1)[0] and begun is None:
+            begun = step
+    assert begun == 11
