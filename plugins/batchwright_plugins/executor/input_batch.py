@@ -47,8 +47,8 @@ class InputBatch:
     """A step's input, flat.
 
     Args:
-        token_ids: ``[1, num_tokens]`` int64.
-        positions: ``[1, num_tokens]`` int64, in each token's own sequence.
+        token_ids: ``[num_tokens]`` int64.
+        positions: ``[num_tokens]`` int64, in each token's own sequence.
         logit_index: ``[num_rows]`` int64, the tokens whose logits are sampled.
         rows: How to sample each of them.
         parts: The requests, in the order of the plan.
@@ -87,8 +87,8 @@ class InputBatch:
             return torch.from_numpy(values).to(device, non_blocking=True)
 
         return cls(
-            token_ids=tensor(table.tokens[row_of, positions]).unsqueeze(0),
-            positions=tensor(positions).unsqueeze(0),
+            token_ids=tensor(table.tokens[row_of, positions]),
+            positions=tensor(positions),
             logit_index=tensor(np.array(logit_index, np.int64)),
             rows=sampled,
             parts=parts,

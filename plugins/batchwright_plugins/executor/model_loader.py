@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,17 @@ from batchwright.exceptions import ModelError
 from batchwright.protocols.attention import AttentionSpec
 
 from . import attention_bridge
+from .attention_bridge import AttentionCall
 from .attention_probe import probe
+from .decoder_builder import build_decoder
+from .decoder_proof import relative_difference
+from .language_model import LanguageModel, TransformersModel
 from .model_refusals import refusal
 
 __all__ = ["LoadedModel", "load_model", "pick_device"]
 
 _DTYPES = ("auto", "float32", "bfloat16", "float16")
+_TOLERANCE = {"float32": 1e-3, "bfloat16": 5e-2, "float16": 1e-2}  # of logits, by type
 _DEFAULT_MODEL_LEN = 8192  # tokens, where neither the model nor the configuration says
 
 
@@ -28,7 +33,7 @@ class LoadedModel:
     """A model that is ready to be given batches.
 
     Args:
-        model: The transformers model.
+        model: Computes it.
         spec: What it asks of an attention backend.
         device: Where it is.
         vocab_size: Token ids are below this.
@@ -37,7 +42,7 @@ class LoadedModel:
         num_parameters: Weights, tied ones once.
     """
 
-    model: Any
+    model: LanguageModel
     spec: AttentionSpec
     device: torch.device
     vocab_size: int
@@ -85,17 +90,33 @@ def load_model(
     attention_bridge.register()
     model = _weights(folder, name, dtype, device)
     text = model.config.get_text_config()
+    longest = (
+        max_model_len or getattr(text, "max_position_embeddings", None) or _DEFAULT_MODEL_LEN
+    )
+    spec, calls = probe(model, name, device)
     return LoadedModel(
-        model=model,
-        spec=probe(model, name, device),
+        model=_fastest(model, spec, calls, longest),
+        spec=spec,
         device=device,
         vocab_size=text.vocab_size,
-        max_model_len=max_model_len
-        or getattr(text, "max_position_embeddings", None)
-        or _DEFAULT_MODEL_LEN,
+        max_model_len=longest,
         eos_token_ids=_eos_token_ids(model),
         num_parameters=sum(p.numel() for p in model.parameters()),
     )
+
+
+def _fastest(
+    model: Any, spec: AttentionSpec, calls: Sequence[AttentionCall], longest: int
+) -> LanguageModel:
+    """The model taken apart, if it then answers the same; else its own modules."""
+    reference = TransformersModel(model)
+    with torch.inference_mode():
+        decoder = build_decoder(model, calls, longest)
+    if decoder is None:
+        return reference
+    vocab_size = len(decoder.embeddings)
+    difference = relative_difference(decoder, reference, spec.sliding_windows, vocab_size)
+    return decoder if difference <= _TOLERANCE[spec.dtype] else reference
 
 
 def _config(folder: Path, name: str) -> Any:

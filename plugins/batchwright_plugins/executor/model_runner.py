@@ -10,7 +10,6 @@ from attrs import evolve
 from batchwright.exceptions import ExecutorError, ModelError
 from batchwright.messages import ModelOutput
 
-from .attention_bridge import NAME, BackendTarget
 from .input_batch import InputBatch, RequestPart
 from .request_table import RequestTable
 from .sampler import Sample, sample
@@ -53,7 +52,6 @@ class ModelRunner:
         attention.allocate(spec, num_blocks)
         self._loaded = loaded
         self._attention = attention
-        self._target = BackendTarget(attention)
         self._block_size = block_size
         self._table = RequestTable(loaded.vocab_size, loaded.eos_token_ids, seed, block_size)
 
@@ -83,17 +81,10 @@ class ModelRunner:
     @torch.inference_mode()
     def _compute(self, batch: InputBatch) -> Sample:
         self._attention.begin_step(batch.attention)
-        arguments = {
-            "input_ids": batch.token_ids,
-            "position_ids": batch.positions,
-            "use_cache": False,
-            NAME: self._target,
-        }
-        if not batch.rows:
-            self._loaded.model.base_model(**arguments)
-            return Sample([])
-        logits = self._loaded.model(logits_to_keep=batch.logit_index, **arguments).logits
-        return sample(logits[0], batch.rows)
+        logits = self._loaded.model.forward(
+            batch.token_ids, batch.positions, batch.logit_index, self._attention
+        )
+        return Sample([]) if logits is None else sample(logits, batch.rows)
 
     def _commit(self, batch: InputBatch, drawn: Sample, output: ModelOutput) -> None:
         for part in batch.parts:
