@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import torch
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
     from .paged_cache import PagedCache
 
-__all__ = ["DecodeGroup", "PrefillSpan", "StepLayout"]
+__all__ = ["DecodeGroup", "PrefillSpan", "StepLayout", "unused_slots"]
 
 _LEAST_FILL = 0.75  # a shorter request in a group pads at most a quarter of its share
 
@@ -23,36 +24,45 @@ class DecodeGroup:
     """Requests with one token each, computed by one call.
 
     Args:
-        tokens: ``[num_reqs]`` int64, their tokens' places in the batch.
-        rows: ``[num_reqs * num_kv_heads * num_blocks]`` int64, cache rows to gather.
-        blanks: Gathered tokens that nobody sees.
-        mask: ``[num_reqs, 1, 1, num_blocks * block_size]`` bool, what the query sees.
+        tokens: ``[num_reqs]`` int64, their tokens' places in the batch; None: they are
+            the batch, in its order.
+        num_reqs: How many they are.
+        num_keys: Keys that are gathered for each, ``num_blocks * block_size``.
+        rows: ``[2 * num_reqs * num_kv_heads * num_blocks]`` int64, cache rows to gather.
+        blanks: Gathered tokens that are to be set to zero; None: none.
+        bias: ``[num_reqs * num_kv_heads, 1, num_keys]``, 0 for what the query sees, else
+            minus infinity.
     """
 
-    tokens: torch.Tensor
+    tokens: torch.Tensor | None
+    num_reqs: int
+    num_keys: int
     rows: torch.Tensor
-    blanks: torch.Tensor
-    mask: torch.Tensor
+    blanks: torch.Tensor | None
+    bias: torch.Tensor
 
 
 @frozen(eq=False)
 class PrefillSpan:
-    """One request with several tokens.
+    """Tokens of one request, or of several with equally many and nothing before them.
 
     Args:
-        start: Its first token's place in the batch.
-        stop: Behind its last one.
-        rows: ``[num_kv_heads * num_blocks]`` int64, cache rows to gather; None if the
-            step's own keys and values are all there is to see.
-        blanks: Gathered tokens that nobody sees.
-        mask: ``[stop - start, num_blocks * block_size]`` bool; None without rows.
+        start: The first token's place in the batch.
+        stop: Behind the last one.
+        num_reqs: Requests.
+        rows: ``[2 * num_kv_heads * num_blocks]`` int64, cache rows to gather; None if
+            the step's own keys and values are all there is to see.
+        blanks: Gathered tokens that are to be set to zero; None: none.
+        bias: ``[stop - start, num_blocks * block_size]``, 0 for what a query sees, else
+            minus infinity; None without rows.
     """
 
     start: int
     stop: int
+    num_reqs: int = 1
     rows: torch.Tensor | None = None
     blanks: torch.Tensor | None = None
-    mask: torch.Tensor | None = None
+    bias: torch.Tensor | None = None
 
 
 class StepLayout:
@@ -61,28 +71,39 @@ class StepLayout:
     Args:
         batch: The step's batch.
         cache: Whose blocks are gathered.
+        dtype: Of biases.
         window: Tokens that a query sees, itself included; None: all before it.
         chunk_tokens: Most tokens that a group gathers (one request may exceed it).
     """
 
     def __init__(
-        self, batch: AttentionBatch, cache: PagedCache, window: int | None, chunk_tokens: int
+        self,
+        batch: AttentionBatch,
+        cache: PagedCache,
+        dtype: torch.dtype,
+        window: int | None,
+        chunk_tokens: int,
     ) -> None:
         self._batch = batch
         self._cache = cache
+        self._dtype = dtype
         self._window = window
         self._device = batch.slot_mapping.device
-        self._starts = _starts(batch.query_lens)
+        self._starts = [0, *accumulate(batch.query_lens)]
         decodes = [i for i, length in enumerate(batch.query_lens) if length == 1]
-        chunks = self._chunks(decodes, chunk_tokens)
-        self.groups = [self._group(chunk) for chunk in chunks]
-        self.spans = [self._span(i) for i, n in enumerate(batch.query_lens) if n > 1]
+        self.groups = [self._group(chunk) for chunk in self._chunks(decodes, chunk_tokens)]
+        self.spans = list(self._spans([i for i, n in enumerate(batch.query_lens) if n > 1]))
 
     @property
     def num_rows(self) -> int:
         """Most cache rows that one call gathers."""
         rows = [g.rows for g in self.groups] + [s.rows for s in self.spans]
         return max((len(r) for r in rows if r is not None), default=0)
+
+    @property
+    def num_scores(self) -> int:
+        """Most pairs of a decode and a key that one call has."""
+        return max((g.num_reqs * g.num_keys for g in self.groups), default=0)
 
     def _blocks(self, request: int) -> tuple[int, int]:
         """First block that a request's queries see, and the number from there on."""
@@ -94,19 +115,21 @@ class StepLayout:
         return first, -(-length // self._cache.block_size) - first
 
     def _chunks(self, decodes: list[int], chunk_tokens: int) -> Iterator[list[int]]:
+        """Split decodes, the longest first; each chunk in the order of the batch."""
         sizes = {i: self._blocks(i)[1] for i in decodes}
         most = max(1, chunk_tokens // self._cache.block_size)
         chunk: list[int] = []
-        for i in sorted(decodes, key=lambda i: -sizes[i]):
-            width = sizes[chunk[0]] if chunk else sizes[i]
+        width = 0
+        for i in sorted(decodes, key=sizes.__getitem__, reverse=True):
             if chunk and (width * (len(chunk) + 1) > most or sizes[i] < int(width * _LEAST_FILL)):
-                yield chunk
+                yield sorted(chunk)
                 chunk = []
+            width = width if chunk else sizes[i]
             chunk.append(i)
         if chunk:
-            yield chunk
+            yield sorted(chunk)
 
-    def _tensor(self, values: list[int]) -> torch.Tensor:
+    def _tensor(self, values: Sequence[int]) -> torch.Tensor:
         return torch.tensor(values, dtype=torch.int64, device=self._device)
 
     def _group(self, requests: list[int]) -> DecodeGroup:
@@ -115,27 +138,55 @@ class StepLayout:
         width = max(count for _, count in spans)
         lengths = self._tensor([self._batch.seq_lens[i] for i in requests]).unsqueeze(1)
         seen = self._seen(first, width, lengths - 1)
+        is_all = len(requests) == self._starts[-1]
+        num_kv_heads = self._cache.num_kv_heads
         return DecodeGroup(
-            tokens=self._tensor([self._starts[i] for i in requests]),
-            rows=self._rows(self._tensor(requests), first, width, lengths),
-            blanks=self._blanks(seen),
-            mask=seen[:, None, None, :],
+            tokens=None if is_all else self._tensor([self._starts[i] for i in requests]),
+            num_reqs=len(requests),
+            num_keys=seen.shape[1],
+            rows=self._rows(requests, first, width, lengths),
+            blanks=self._blanks(first, seen),
+            bias=self._bias(seen).repeat_interleave(num_kv_heads, 0).unsqueeze(1),
         )
+
+    def _spans(self, requests: list[int]) -> Iterator[PrefillSpan]:
+        """Spans in the order of the batch; neighbours that are alike become one."""
+        alike: list[int] = []
+        for i in requests:
+            if alike and (i != alike[-1] + 1 or not self._is_alike(i, alike[0])):
+                yield self._fresh(alike)
+                alike = []
+            if self._is_fresh(i):
+                alike.append(i)
+            else:
+                yield self._span(i)
+        if alike:
+            yield self._fresh(alike)
+
+    def _is_fresh(self, request: int) -> bool:
+        """Whether all that its queries see is computed in this step, and no window ends."""
+        count = self._batch.query_lens[request]
+        is_whole = self._batch.seq_lens[request] == count
+        return is_whole and (self._window is None or count <= self._window)
+
+    def _is_alike(self, request: int, other: int) -> bool:
+        lens = self._batch.query_lens
+        return self._is_fresh(request) and lens[request] == lens[other]
+
+    def _fresh(self, requests: list[int]) -> PrefillSpan:
+        stop = self._starts[requests[-1] + 1]
+        return PrefillSpan(self._starts[requests[0]], stop, len(requests))
 
     def _span(self, request: int) -> PrefillSpan:
         start, count = self._starts[request], self._batch.query_lens[request]
         length = self._batch.seq_lens[request]
-        if length == count and (self._window is None or count <= self._window):
-            return PrefillSpan(start, start + count)
         first, width = self._blocks(request)
-        origin = self._tensor([first]).unsqueeze(1)
+        origin, lengths = self._tensor([[first]]), self._tensor([[length]])
         queries = torch.arange(length - count, length, device=self._device).unsqueeze(1)
-        mask = self._seen(origin, width, queries)
-        rows = self._rows(
-            self._tensor([request]), origin, width, self._tensor([length]).unsqueeze(1)
-        )
-        blanks = self._blanks(mask.any(0, keepdim=True))
-        return PrefillSpan(start, start + count, rows, blanks, mask)
+        seen = self._seen(origin, width, queries)
+        rows = self._rows([request], origin, width, lengths)
+        blanks = self._blanks(origin, seen.any(0, keepdim=True))
+        return PrefillSpan(start, start + count, 1, rows, blanks, self._bias(seen))
 
     def _seen(self, first: torch.Tensor, width: int, query: torch.Tensor) -> torch.Tensor:
         """What each query sees of ``width`` blocks.
@@ -148,34 +199,70 @@ class StepLayout:
         Returns:
             ``[num_queries, width * block_size]`` bool.
         """
-        size = self._cache.block_size
-        position = first * size + torch.arange(width * size, device=self._device)
+        position = self._positions(first, width)
         seen = position <= query
         return seen if self._window is None else seen & (position > query - self._window)
 
+    def _positions(self, first: torch.Tensor, width: int) -> torch.Tensor:
+        size = self._cache.block_size
+        return first * size + torch.arange(width * size, device=self._device)
+
+    def _bias(self, seen: torch.Tensor) -> torch.Tensor:
+        bias = torch.zeros(seen.shape, dtype=self._dtype, device=self._device)
+        return bias.masked_fill_(~seen, -torch.inf)
+
     def _rows(
-        self, requests: torch.Tensor, first: torch.Tensor, width: int, lengths: torch.Tensor
+        self, requests: list[int], first: torch.Tensor, width: int, lengths: torch.Tensor
     ) -> torch.Tensor:
         """Cache rows of ``width`` blocks of each request, blank behind its last one."""
-        cache = self._cache
-        tables = self._batch.block_tables
+        cache, tables = self._cache, self._batch.block_tables
         column = first + torch.arange(width, device=self._device)
         used = column * cache.block_size < lengths
-        column = column.clamp(max=tables.shape[1] - 1)
-        blocks = tables.index_select(0, requests).gather(1, column).long()
-        blocks = torch.where(used, blocks, cache.blank)
+        column.clamp_(max=tables.shape[1] - 1)
+        some = tables if len(requests) == len(tables) else tables[self._tensor(requests)]
+        blocks = torch.where(used, some.gather(1, column).long(), cache.blank)
         heads = torch.arange(cache.num_kv_heads, device=self._device) * (cache.blank + 1)
-        return (heads[None, :, None] + blocks[:, None, :]).reshape(-1)
+        keys = (heads[None, :, None] + blocks[:, None, :]).reshape(-1)
+        return torch.cat((keys, keys + cache.rows_per_half))
 
-    def _blanks(self, seen: torch.Tensor) -> torch.Tensor:
-        """Gathered tokens, over all heads, that a request's queries do not see."""
-        hidden = ~seen[:, None, :].expand(-1, self._cache.num_kv_heads, -1)
-        return hidden.reshape(-1).nonzero().squeeze(1)
+    def _blanks(self, first: torch.Tensor, seen: torch.Tensor) -> torch.Tensor | None:
+        """Gathered tokens, over all heads, that lie before a window.
+
+        They may be anybody's: the request did not have to write them. What lies behind
+        its last token is zero, see ``unused_slots``.
+        """
+        if self._window is None:
+            return None
+        before = ~seen & (seen.cumsum(1) == 0)
+        hidden = before[:, None, :].expand(-1, self._cache.num_kv_heads, -1)
+        keys = hidden.reshape(-1).nonzero().squeeze(1)
+        return torch.cat((keys, keys + hidden.numel()))
 
 
-def _starts(query_lens: Sequence[int]) -> list[int]:
-    starts, total = [], 0
-    for length in query_lens:
-        starts.append(total)
-        total += length
-    return starts
+def unused_slots(batch: AttentionBatch, block_size: int) -> torch.Tensor | None:
+    """Slots behind the last tokens of requests that begin a block in this step.
+
+    What lay in them before may be NaN, and NaN times a weight of zero is NaN. They are
+    set to zero once, when a block is begun; from then on its owner fills it up.
+
+    Args:
+        batch: The step's batch.
+        block_size: Tokens a block.
+
+    Returns:
+        ``[num_slots]`` int64; None if there are none.
+    """
+    rests = []
+    stop = 0
+    for granted, length in zip(batch.query_lens, batch.seq_lens, strict=True):
+        stop += granted
+        inside = length % block_size
+        if inside and inside <= granted:
+            rests.append((stop - 1, block_size - inside))
+    if not rests:
+        return None
+    device = batch.slot_mapping.device
+    last, counts = torch.tensor(rests, device=device).T
+    rank = torch.arange(1, block_size, device=device)
+    slots = batch.slot_mapping[last].unsqueeze(1) + rank
+    return slots[rank <= counts.unsqueeze(1)]

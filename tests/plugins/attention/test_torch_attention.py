@@ -24,8 +24,8 @@ def backend_of(case: Case, num_blocks: int, chunk_tokens: int | None = None) -> 
     assert backend.unsupported(case.spec) is None
     backend.allocate(case.spec, num_blocks)
     cache = backend._paged._cache
-    for layer in (*cache._keys, *cache._values):
-        layer.view(case.num_kv_heads, num_blocks + 1, -1)[:, :num_blocks] = math.nan
+    for layer in cache._layers:
+        layer.view(2 * case.num_kv_heads, num_blocks + 1, -1)[:, :num_blocks] = math.nan
     return backend
 
 
