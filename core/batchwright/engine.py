@@ -16,6 +16,7 @@ from batchwright.detokenizer import Detokenizer
 from batchwright.exceptions import BatchwrightError, ExecutorError, RequestRefusedError
 from batchwright.messages import ModelOutput, RequestOutput, SchedulerOutput, StepOutputs
 from batchwright.metrics import RequestTimes
+from batchwright.phases import BOOKKEEPING, FORWARD, SCHEDULING, Phases
 from batchwright.protocols import Executor, ModelInfo, Tokenizer
 from batchwright.request import Request, RequestStatus
 from batchwright.sampling_params import SamplingParams
@@ -35,6 +36,9 @@ class Engine:
         executor: Computes; loaded, its KV cache allocated.
         model: What the executor found out about its model.
         max_restarts: Failures of the executor in a row that are survived.
+
+    Attributes:
+        phases: What the time of steps went to.
     """
 
     def __init__(
@@ -43,6 +47,7 @@ class Engine:
         self.scheduler = scheduler
         self.executor = executor
         self.model = model
+        self.phases = executor.phases = Phases(scheduler.clock)
         self._max_restarts = max_restarts
         self._num_failures = 0
         self._pending: deque[SchedulerOutput] = deque()
@@ -138,17 +143,22 @@ class Engine:
             PluginError: A component failed too often in a row.
         """
         # Without live requests only as much is planned as it takes to tell that they ended.
+        self.phases.start()
         depth = self.scheduler.pipeline_depth if self.scheduler.requests else 1
         while len(self._pending) < depth:
             plan = self.scheduler.schedule()
             self._pending.append(plan)
             if plan.is_empty:
                 break
-        return self._compute_next()
+        self.phases.lap(SCHEDULING)
+        outputs = self._compute_next()
+        self.phases.lap(BOOKKEEPING)
+        return outputs
 
     def _compute_next(self) -> list[RequestOutput]:
         plan = self._pending[0]
         output = self._execute(plan)
+        self.phases.lap(FORWARD)
         if output is None:
             return []
         self._pending.popleft()

@@ -10,9 +10,11 @@ from typing import Any, Protocol
 
 from attrs import field, frozen
 
+from batchwright.clock import MonotonicClock
 from batchwright.context import Context
 from batchwright.exceptions import ExecutorError
 from batchwright.messages import ModelOutput, SchedulerOutput
+from batchwright.phases import Phases
 from batchwright.protocols.attention import AttentionBackend
 from batchwright.protocols.component import Component
 from batchwright.protocols.feature import ExecutorHalf
@@ -101,11 +103,16 @@ class Executor(Component):
     flight is put back to be computed again, ``restart`` is called, and the run goes
     on; ``executor.max_restarts`` in a row end it with ExecutorError. A fault that
     belongs to one request is answered in ``ModelOutput.errors`` instead.
+
+    Attributes:
+        phases: Where ``execute`` may note what its time went to (``phases.lap``); the
+            engine puts its own here.
     """
 
     def __init__(self, options: Any, ctx: Context) -> None:
         super().__init__(options, ctx)
         self._halves: dict[str, ExecutorHalf] = {}
+        self.phases = Phases(MonotonicClock())
 
     def install(self, name: str, half: ExecutorHalf | None) -> None:
         """Take up a feature's half; called before the first plan, once a feature."""

@@ -105,7 +105,12 @@ class TorchExecutor(Executor):
         if self._loaded is None:
             raise ExecutorError("the torch executor was asked for a KV cache before a model")
         self._runner = ModelRunner(
-            self._loaded, self._attention, self._settings.seed, num_blocks, block_size
+            self._loaded,
+            self._attention,
+            self._settings.seed,
+            num_blocks,
+            block_size,
+            lambda phase: self.phases.lap(phase),
         )
 
     def execute(self, plan: SchedulerOutput) -> ModelOutput:
