@@ -163,6 +163,19 @@ class Executor(Component):
         Cost class: step.
         """
 
+    def measure_limits(self, num_rows: int) -> Mapping[str, float]:
+        """What the machine allows, for who measures: called outside of steps.
+
+        Args:
+            num_rows: Tokens of a step.
+
+        Returns:
+            Where it can be told: ``products_seconds``, the time that the matrix products
+            of the model's weights with so many rows take by themselves, and
+            ``memory_bytes_per_second``, read and written, of a large copy.
+        """
+        return {}
+
     @abstractmethod
     def restart(self) -> None:
         """Forget every request and be ready again; the KV cache's content is lost."""

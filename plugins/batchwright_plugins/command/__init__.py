@@ -7,16 +7,31 @@ when it runs.
 from __future__ import annotations
 
 from batchwright import Command, hookimpl
+from batchwright_plugins.command.bench import BenchCommand
 from batchwright_plugins.command.config import ConfigCommand
 from batchwright_plugins.command.explain import ExplainCommand
 from batchwright_plugins.command.new import NewCommand
 from batchwright_plugins.command.plugins import PluginsCommand
 from batchwright_plugins.command.run import RunCommand
 
-__all__ = ["ConfigCommand", "ExplainCommand", "NewCommand", "PluginsCommand", "RunCommand"]
+__all__ = [
+    "BenchCommand",
+    "ConfigCommand",
+    "ExplainCommand",
+    "NewCommand",
+    "PluginsCommand",
+    "RunCommand",
+]
 
 
 @hookimpl
 def batchwright_register_command() -> list[type[Command]]:
     """Offer the commands."""
-    return [ConfigCommand, ExplainCommand, NewCommand, PluginsCommand, RunCommand]
+    return [
+        BenchCommand,
+        ConfigCommand,
+        ExplainCommand,
+        NewCommand,
+        PluginsCommand,
+        RunCommand,
+    ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ class LoadedModel:
         max_model_len: Longest request (tokens).
         eos_token_ids: End-of-sequence tokens.
         num_parameters: Weights, tied ones once.
+        products: ``(num_outputs, num_inputs)`` of its matrix products, by how many it has.
     """
 
     model: LanguageModel
@@ -49,6 +51,7 @@ class LoadedModel:
     max_model_len: int
     eos_token_ids: tuple[int, ...]
     num_parameters: int
+    products: Mapping[tuple[int, int], int]
 
 
 def pick_device(name: str) -> torch.device:
@@ -102,6 +105,7 @@ def load_model(
         max_model_len=longest,
         eos_token_ids=_eos_token_ids(model),
         num_parameters=sum(p.numel() for p in model.parameters()),
+        products=_products(model),
     )
 
 
@@ -151,6 +155,11 @@ def _weights(folder: Path, name: str, dtype: str, device: torch.device) -> Any:
             f"the first is {missing[0]}"
         )
     return model.eval().requires_grad_(False)
+
+
+def _products(model: Any) -> Counter[tuple[int, int]]:
+    modules = (module for module in model.modules() if isinstance(module, torch.nn.Linear))
+    return Counter((module.out_features, module.in_features) for module in modules)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -117,6 +118,17 @@ class TorchExecutor(Executor):
         if self._runner is None:
             raise ExecutorError("the torch executor was given a plan before a KV cache")
         return self._runner.execute(plan)
+
+    def measure_limits(self, num_rows: int) -> Mapping[str, float]:
+        from .machine_limits import memory_bandwidth, products_seconds
+
+        if self._loaded is None:
+            return {}
+        dtype, device = self._loaded.spec.dtype, self._loaded.device
+        return {
+            "products_seconds": products_seconds(self._loaded.products, num_rows, dtype, device),
+            "memory_bytes_per_second": memory_bandwidth(device),
+        }
 
     def restart(self) -> None:
         if self._runner is not None:
