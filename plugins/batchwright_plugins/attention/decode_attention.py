@@ -16,13 +16,23 @@ __all__ = ["DecodeAttention"]
 
 
 class DecodeAttention:
-    """Two batched matrix products a group, with room that is reused from layer to layer.
+    """Batched matrix products over a group, with room that is reused layer by layer.
 
     The query heads that share a key head are the rows of one product. On a CPU this
     takes half the time of the fused kernel, whose tasks are one head of one request:
-    with a single query, starting them costs more than computing them. Scores are in
-    the model's type, as they are in transformers' own products; with a soft cap or
-    sinks, in float32.
+    with a single query, starting them costs more than computing them. Keys that all
+    requests of a group begin with are gathered once, and are one product for all of
+    them; one softmax goes over both parts.
+
+    Scores are in the model's type, as they are in transformers' own products; with a
+    soft cap or sinks, in float32.
+
+    =======  =======================================================
+    tensor   shape
+    =======  =======================================================
+    queries  ``[num_kv_heads, num_reqs, group_size, head_size]``
+    scores   ``[num_kv_heads, num_reqs, group_size, num_shared + num_keys]``
+    =======  =======================================================
 
     Args:
         spec: The model's attention.
@@ -36,6 +46,7 @@ class DecodeAttention:
         self._group_size = spec.num_query_heads // spec.num_kv_heads
         self._head_size = spec.head_size
         self._options = {"dtype": getattr(torch, spec.dtype), "device": spec.device}
+        self._nothing = torch.zeros(1, 1, 1, **self._options)
         self._scores = torch.empty(0, **self._options)
         self._weights = torch.empty(0, **self._options)
 
@@ -64,51 +75,85 @@ class DecodeAttention:
             scale: Factor on the scores.
             extra: Soft cap and sinks, each None where there is none.
         """
-        num_rows = group.num_reqs * self._num_kv_heads
-        key, value = (
-            tokens.view(num_rows, group.num_keys, self._head_size)
-            for tokens in self._cache.gather(layer, group.rows, group.blanks)
-        )
         some = query if group.tokens is None else query.index_select(0, group.tokens)
-        rows = some.reshape(num_rows, self._group_size, self._head_size)
-        weights = self._weights_of(group, rows, key.transpose(1, 2), scale, extra)
+        shape = (group.num_reqs, self._num_kv_heads, self._group_size, self._head_size)
+        queries = some.view(shape).transpose(0, 1).contiguous()
+        shared_key = shared_value = None
+        if group.shared_rows is not None:
+            shared_key, shared_value = self._cache.gather(layer, group.shared_rows, None)
+        key, value = self._cache.gather(layer, group.rows, group.blanks, group.begin)
+        scores = self._score(group, queries, key, shared_key, scale)
+        weights = self._weigh(scores, group.num_reqs, extra)
+        result = self._sum(group, weights, value, shared_value)
+        result = result.view(queries.shape).transpose(0, 1)
         if group.tokens is None:
-            torch.bmm(weights, value, out=output.view(rows.shape))
+            output.view(shape).copy_(result)
         else:
-            result = torch.bmm(weights, value).view(some.shape)
-            output.index_copy_(0, group.tokens, result)
+            output.index_copy_(0, group.tokens, result.reshape(some.shape))
 
-    def _weights_of(
+    def _by_head(self, tokens: torch.Tensor, num_reqs: int = 1) -> torch.Tensor:
+        """Gathered tokens as ``[num_kv_heads * num_reqs, num_keys, head_size]``."""
+        return tokens.view(self._num_kv_heads * num_reqs, -1, self._head_size)
+
+    def _score(
         self,
         group: DecodeGroup,
         query: torch.Tensor,
         key: torch.Tensor,
+        shared: torch.Tensor | None,
         scale: float,
-        extra: tuple[float | None, torch.Tensor | None],
     ) -> torch.Tensor:
-        shape = (len(query), self._group_size, group.num_keys)
-        if extra != (None, None):
-            return self._unusual(group, query, key, scale, extra)
-        size = len(query) * self._group_size * group.num_keys
-        scores = self._scores[:size].view(shape)
-        torch.baddbmm(group.bias, query, key, alpha=scale, out=scores)
-        return torch.softmax(scores, -1, out=self._weights[:size].view(shape))
+        """Scores of both parts, ``[num_kv_heads * num_reqs, group_size, all keys]``."""
+        rows = query.flatten(0, 1)
+        key = self._by_head(key, group.num_reqs)
+        if shared is None:
+            scores = self._room(self._scores, rows, group.num_keys)
+            return torch.baddbmm(group.bias, rows, key.transpose(1, 2), alpha=scale, out=scores)
+        own = torch.baddbmm(group.bias, rows, key.transpose(1, 2), alpha=scale)
+        common = torch.baddbmm(
+            self._nothing,
+            query.flatten(1, 2),
+            self._by_head(shared).transpose(1, 2),
+            beta=0,
+            alpha=scale,
+        )
+        scores = self._room(self._scores, rows, group.num_shared + group.num_keys)
+        parts = (common.view(*rows.shape[:2], -1), own)
+        return torch.cat(parts, -1, out=scores)
 
-    def _unusual(
-        self,
-        group: DecodeGroup,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        scale: float,
-        extra: tuple[float | None, torch.Tensor | None],
+    def _room(self, room: torch.Tensor, rows: torch.Tensor, num_keys: int) -> torch.Tensor:
+        shape = (*rows.shape[:2], num_keys)
+        return room[: rows.shape[0] * self._group_size * num_keys].view(shape)
+
+    def _weigh(
+        self, scores: torch.Tensor, num_reqs: int, extra: tuple[float | None, torch.Tensor | None]
     ) -> torch.Tensor:
-        """With a soft cap (Gemma-2) or sinks (gpt-oss), in float32."""
         softcap, sinks = extra
-        scores = torch.bmm(query.float() * scale, key.float())
+        if softcap is None and sinks is None:
+            weights = self._room(self._weights, scores, scores.shape[-1])
+            return torch.softmax(scores, -1, out=weights)
+        wide = scores.float()  # the same tensor if it is float32 already
         if softcap is not None:
-            scores = scores.div_(softcap).tanh_().mul_(softcap)
-        scores += group.bias
+            hidden = wide == -torch.inf
+            wide = wide.div_(softcap).tanh_().mul_(softcap).masked_fill_(hidden, -torch.inf)
         if sinks is None:
-            return scores.softmax(-1).to(query.dtype)
-        column = sinks.float().view(-1, self._group_size, 1).repeat(group.num_reqs, 1, 1)
-        return torch.cat((scores, column), -1).softmax(-1)[..., :-1].to(query.dtype).contiguous()
+            return wide.softmax(-1).to(scores.dtype)
+        column = sinks.float().view(self._num_kv_heads, 1, self._group_size, 1)
+        column = column.expand(-1, num_reqs, -1, -1).flatten(0, 1)
+        return torch.cat((wide, column), -1).softmax(-1)[..., :-1].to(scores.dtype)
+
+    def _sum(
+        self,
+        group: DecodeGroup,
+        weights: torch.Tensor,
+        value: torch.Tensor,
+        shared: torch.Tensor | None,
+    ) -> torch.Tensor:
+        """Values, weighed: ``[num_kv_heads * num_reqs, group_size, head_size]``."""
+        value = self._by_head(value, group.num_reqs)
+        if shared is None:
+            return torch.bmm(weights, value)
+        by_head = weights.view(self._num_kv_heads, -1, weights.shape[-1])
+        common = torch.bmm(by_head[..., : group.num_shared], self._by_head(shared))
+        own = weights[..., group.num_shared :]
+        return common.view(*own.shape[:2], -1).baddbmm_(own, value)

@@ -92,21 +92,25 @@ class PagedCache:
             self._room = self._rows(num_rows)
 
     def gather(
-        self, layer: int, rows: torch.Tensor, blanks: torch.Tensor | None
+        self, layer: int, rows: torch.Tensor, blanks: torch.Tensor | None, begin: int = 0
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Copy blocks next to each other; valid until the next call.
 
+        With ``begin``, what an earlier call put into the room before it stays valid.
+
         Args:
             layer: Index of the layer.
-            rows: ``[num_rows]`` int64, those of keys, then those of values; at most
-                what is reserved.
+            rows: ``[num_rows]`` int64, those of keys, then those of values; with
+                ``begin``, at most what is reserved.
             blanks: ``[num_blanks]`` int64, gathered tokens, of keys and of values, to
                 set to zero; None: none.
+            begin: First row of the room to use.
+            begin: First row of the room to use.
 
         Returns:
             Keys and values, each ``[num_rows / 2 * block_size, head_size]``.
         """
-        room = self._room[: len(rows)]
+        room = self._room[begin : begin + rows.shape[0]]
         torch.index_select(self._layers[layer], 0, rows, out=room)
         tokens = room.view(-1, self.head_size)
         if blanks is not None:

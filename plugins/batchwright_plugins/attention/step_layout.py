@@ -17,29 +17,41 @@ if TYPE_CHECKING:
 __all__ = ["DecodeGroup", "PrefillSpan", "StepLayout", "unused_slots"]
 
 _LEAST_FILL = 0.75  # a shorter request in a group pads at most a quarter of its share
+_LEAST_SHARERS = 4  # requests
+_LEAST_SHARED = 64  # tokens; for fewer, another two products do not pay
 
 
 @frozen(eq=False)
 class DecodeGroup:
-    """Requests with one token each, computed by one call.
+    """Requests with one token each, computed by one call; key heads come first.
 
     Args:
         tokens: ``[num_reqs]`` int64, their tokens' places in the batch; None: they are
             the batch, in its order.
         num_reqs: How many they are.
+        num_shared: Keys at the beginning that all of them share, gathered once.
+        shared_rows: ``[2 * num_kv_heads * num_shared_blocks]`` int64, their cache rows;
+            None: they share none.
         num_keys: Keys that are gathered for each, ``num_blocks * block_size``.
-        rows: ``[2 * num_reqs * num_kv_heads * num_blocks]`` int64, cache rows to gather.
+        rows: ``[2 * num_kv_heads * num_reqs * num_blocks]`` int64, cache rows to gather.
         blanks: Gathered tokens that are to be set to zero; None: none.
-        bias: ``[num_reqs * num_kv_heads, 1, num_keys]``, 0 for what the query sees, else
-            minus infinity.
+        bias: ``[num_kv_heads * num_reqs, 1, num_keys]``, 0 for what the query sees of its
+            own keys, else minus infinity.
     """
 
     tokens: torch.Tensor | None
     num_reqs: int
+    num_shared: int
+    shared_rows: torch.Tensor | None
     num_keys: int
     rows: torch.Tensor
     blanks: torch.Tensor | None
     bias: torch.Tensor
+
+    @property
+    def begin(self) -> int:
+        """Rows that the shared keys and values take."""
+        return 0 if self.shared_rows is None else len(self.shared_rows)
 
 
 @frozen(eq=False)
@@ -91,19 +103,51 @@ class StepLayout:
         self._device = batch.slot_mapping.device
         self._starts = [0, *accumulate(batch.query_lens)]
         decodes = [i for i, length in enumerate(batch.query_lens) if length == 1]
-        self.groups = [self._group(chunk) for chunk in self._chunks(decodes, chunk_tokens)]
+        self.groups = [
+            self._group(chunk, num_shared)
+            for requests, num_shared in self._sharers(decodes)
+            for chunk in self._chunks(requests, num_shared, chunk_tokens)
+        ]
         self.spans = list(self._spans([i for i, n in enumerate(batch.query_lens) if n > 1]))
 
     @property
     def num_rows(self) -> int:
-        """Most cache rows that one call gathers."""
-        rows = [g.rows for g in self.groups] + [s.rows for s in self.spans]
-        return max((len(r) for r in rows if r is not None), default=0)
+        """Most cache rows that are gathered at once."""
+        groups = max((g.begin + len(g.rows) for g in self.groups), default=0)
+        spans = (len(span.rows) for span in self.spans if span.rows is not None)
+        return max(groups, max(spans, default=0))
 
     @property
     def num_scores(self) -> int:
         """Most pairs of a decode and a key that one call has."""
-        return max((g.num_reqs * g.num_keys for g in self.groups), default=0)
+        scores = (g.num_reqs * (g.num_shared + g.num_keys) for g in self.groups)
+        return max(scores, default=0)
+
+    def _sharers(self, decodes: list[int]) -> Iterator[tuple[list[int], int]]:
+        """Split decodes by the blocks that they begin with.
+
+        Yields:
+            Requests, and how many blocks they all begin with (0 for those left over).
+        """
+        families: dict[int, list[int]] = {}
+        if self._window is None and self._device.type == "cpu":
+            firsts = self._batch.block_tables[:, 0].tolist()
+            for i in decodes:
+                families.setdefault(firsts[i], []).append(i)
+        left = set(decodes)
+        for members in families.values():
+            num_shared = self._num_shared(members) if len(members) >= _LEAST_SHARERS else 0
+            if num_shared * self._cache.block_size >= _LEAST_SHARED:
+                left.difference_update(members)
+                yield members, num_shared
+        yield [i for i in decodes if i in left], 0
+
+    def _num_shared(self, members: list[int]) -> int:
+        """Blocks that requests begin with alike, the ones that they write to left out."""
+        shortest = min(self._batch.seq_lens[i] for i in members)
+        most = (shortest - 1) // self._cache.block_size
+        tables = self._batch.block_tables[self._tensor(members), :most]
+        return int((tables == tables[0]).all(0).long().cumprod(0).sum())
 
     def _blocks(self, request: int) -> tuple[int, int]:
         """First block that a request's queries see, and the number from there on."""
@@ -114,9 +158,11 @@ class StepLayout:
         first //= self._cache.block_size
         return first, -(-length // self._cache.block_size) - first
 
-    def _chunks(self, decodes: list[int], chunk_tokens: int) -> Iterator[list[int]]:
+    def _chunks(
+        self, decodes: list[int], num_shared: int, chunk_tokens: int
+    ) -> Iterator[list[int]]:
         """Split decodes, the longest first; each chunk in the order of the batch."""
-        sizes = {i: self._blocks(i)[1] for i in decodes}
+        sizes = {i: self._blocks(i)[1] - num_shared for i in decodes}
         most = max(1, chunk_tokens // self._cache.block_size)
         chunk: list[int] = []
         width = 0
@@ -132,22 +178,29 @@ class StepLayout:
     def _tensor(self, values: Sequence[int]) -> torch.Tensor:
         return torch.tensor(values, dtype=torch.int64, device=self._device)
 
-    def _group(self, requests: list[int]) -> DecodeGroup:
+    def _group(self, requests: list[int], num_shared: int) -> DecodeGroup:
+        """Lay out decodes that begin with so many shared blocks."""
         spans = [self._blocks(i) for i in requests]
-        first = self._tensor([first for first, _ in spans]).unsqueeze(1)
-        width = max(count for _, count in spans)
+        first = self._tensor([first + num_shared for first, _ in spans]).unsqueeze(1)
+        width = max(count for _, count in spans) - num_shared
         lengths = self._tensor([self._batch.seq_lens[i] for i in requests]).unsqueeze(1)
         seen = self._seen(first, width, lengths - 1)
         is_all = len(requests) == self._starts[-1]
-        num_kv_heads = self._cache.num_kv_heads
         return DecodeGroup(
             tokens=None if is_all else self._tensor([self._starts[i] for i in requests]),
             num_reqs=len(requests),
+            num_shared=num_shared * self._cache.block_size,
+            shared_rows=self._shared_rows(requests[0], num_shared),
             num_keys=seen.shape[1],
             rows=self._rows(requests, first, width, lengths),
             blanks=self._blanks(first, seen),
-            bias=self._bias(seen).repeat_interleave(num_kv_heads, 0).unsqueeze(1),
+            bias=self._bias(seen).repeat(self._cache.num_kv_heads, 1).unsqueeze(1),
         )
+
+    def _shared_rows(self, request: int, num_blocks: int) -> torch.Tensor | None:
+        if not num_blocks:
+            return None
+        return self._cache_rows(self._batch.block_tables[request : request + 1, :num_blocks])
 
     def _spans(self, requests: list[int]) -> Iterator[PrefillSpan]:
         """Spans in the order of the batch; neighbours that are alike become one."""
@@ -220,9 +273,13 @@ class StepLayout:
         used = column * cache.block_size < lengths
         column.clamp_(max=tables.shape[1] - 1)
         some = tables if len(requests) == len(tables) else tables[self._tensor(requests)]
-        blocks = torch.where(used, some.gather(1, column).long(), cache.blank)
+        return self._cache_rows(torch.where(used, some.gather(1, column), cache.blank))
+
+    def _cache_rows(self, blocks: torch.Tensor) -> torch.Tensor:
+        """Rows of blocks ``[num_reqs, width]``, by head, then request, keys before values."""
+        cache = self._cache
         heads = torch.arange(cache.num_kv_heads, device=self._device) * (cache.blank + 1)
-        keys = (heads[None, :, None] + blocks[:, None, :]).reshape(-1)
+        keys = (heads[:, None, None] + blocks).reshape(-1)
         return torch.cat((keys, keys + cache.rows_per_half))
 
     def _blanks(self, first: torch.Tensor, seen: torch.Tensor) -> torch.Tensor | None:
@@ -234,7 +291,7 @@ class StepLayout:
         if self._window is None:
             return None
         before = ~seen & (seen.cumsum(1) == 0)
-        hidden = before[:, None, :].expand(-1, self._cache.num_kv_heads, -1)
+        hidden = before.expand(self._cache.num_kv_heads, -1, -1)
         keys = hidden.reshape(-1).nonzero().squeeze(1)
         return torch.cat((keys, keys + hidden.numel()))
 

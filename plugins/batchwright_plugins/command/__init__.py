@@ -27,11 +27,4 @@ __all__ = [
 @hookimpl
 def batchwright_register_command() -> list[type[Command]]:
     """Offer the commands."""
-    return [
-        BenchCommand,
-        ConfigCommand,
-        ExplainCommand,
-        NewCommand,
-        PluginsCommand,
-        RunCommand,
-    ]
+    return [BenchCommand, ConfigCommand, ExplainCommand, NewCommand, PluginsCommand, RunCommand]

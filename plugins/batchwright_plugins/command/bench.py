@@ -79,8 +79,10 @@ def _lines(figures: dict[str, Any]) -> list[tuple[str, str]]:
         ("total tokens/s", f"{figures['total_tokens_per_second']:,.1f}"),
         ("time to first token", _percentiles(figures["ttft"])),
         ("time per output token", _percentiles(figures["tpot"])),
-        *((f"share of {name.replace('_', ' ')}"[:22], f"{share:.2%}")
-          for name, share in figures["shares"].items()),
+        *(
+            (f"share of {name.replace('_', ' ')}"[:22], f"{share:.2%}")
+            for name, share in figures["shares"].items()
+        ),
     ]
     if "products_seconds" in limits:
         rows, products = limits["rows"], limits["products_seconds"]

@@ -34,9 +34,7 @@ class _Record:
         return torch.zeros_like(query)
 
 
-def probe(
-    model: Any, name: str, device: torch.device
-) -> tuple[AttentionSpec, list[AttentionCall]]:
+def probe(model: Any, name: str, device: torch.device) -> tuple[AttentionSpec, list[AttentionCall]]:
     """Run a few tokens through a model, and read off what its attention is like.
 
     Args:

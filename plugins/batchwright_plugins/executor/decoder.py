@@ -66,8 +66,8 @@ class Decoder:
         for layer in first:
             x = layer.finish(x, layer.attend(x, _of(layer, factors), backend))
         attended = last.attend(x, _of(last, factors), backend)
-        if len(rows) < len(x):
-            if not len(rows):
+        if rows.shape[0] < x.shape[0]:
+            if not rows.shape[0]:
                 return None
             x, attended = x.index_select(0, rows), attended.index_select(0, rows)
         return self._logits(last.finish(x, attended))

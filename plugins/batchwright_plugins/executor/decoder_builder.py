@@ -24,9 +24,7 @@ _ACTIVATIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 
 
-def build_decoder(
-    model: Any, calls: Sequence[AttentionCall], num_positions: int
-) -> Decoder | None:
+def build_decoder(model: Any, calls: Sequence[AttentionCall], num_positions: int) -> Decoder | None:
     """Take a model apart.
 
     Args:

@@ -136,7 +136,7 @@ class DecoderLayer:
             ``[num_tokens, num_query_heads * head_size]``.
         """
         read = x if self.before_attention is None else self.before_attention(x)
-        heads = self.qkv(read).view(len(x), -1, self.head_size)
+        heads = self.qkv(read).view(x.shape[0], -1, self.head_size)
         both = heads[:, : self.num_query_heads + self.num_kv_heads]
         if self.heads_norm is not None:
             both = self.heads_norm(both)
@@ -150,7 +150,7 @@ class DecoderLayer:
             scale=self.scale,
             softcap=self.softcap,
         )
-        return output.view(len(x), -1)
+        return output.view(x.shape[0], -1)
 
     def finish(self, x: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
         """The residual stream behind the layer.

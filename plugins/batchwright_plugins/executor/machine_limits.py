@@ -35,7 +35,9 @@ def products_seconds(
     total = 0.0
     for (num_outputs, num_inputs), count in products.items():
         held = max(1, min(count, _MOST_WEIGHTS // (num_outputs * num_inputs)))
-        weights = [torch.randn(num_outputs, num_inputs, device=device).to(kind) for _ in range(held)]
+        weights = [
+            torch.randn(num_outputs, num_inputs, device=device).to(kind) for _ in range(held)
+        ]
         rows = torch.randn(num_rows, num_inputs, device=device).to(kind)
         total += _median(lambda w=weights, x=rows: [linear(x, one) for one in w], device) * (
             count / held

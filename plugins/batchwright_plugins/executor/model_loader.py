@@ -93,9 +93,7 @@ def load_model(
     attention_bridge.register()
     model = _weights(folder, name, dtype, device)
     text = model.config.get_text_config()
-    longest = (
-        max_model_len or getattr(text, "max_position_embeddings", None) or _DEFAULT_MODEL_LEN
-    )
+    longest = max_model_len or getattr(text, "max_position_embeddings", None) or _DEFAULT_MODEL_LEN
     spec, calls = probe(model, name, device)
     return LoadedModel(
         model=_fastest(model, spec, calls, longest),

@@ -64,9 +64,7 @@ class SamplingTable:
             stop_ids: Tokens that end it.
         """
         is_penalised = bool(
-            params.presence_penalty
-            or params.frequency_penalty
-            or params.repetition_penalty != 1.0
+            params.presence_penalty or params.frequency_penalty or params.repetition_penalty != 1.0
         )
         is_plain = params.temperature == 0 and params.logprobs is None and not is_penalised
         values = attrs.asdict(params, filter=lambda field, _: field.name in _COLUMNS)
