@@ -14,7 +14,13 @@ import attrs
 from batchwright.clock import Clock
 from batchwright.detokenizer import Detokenizer
 from batchwright.exceptions import BatchwrightError, ExecutorError, RequestRefusedError
-from batchwright.messages import ModelOutput, RequestOutput, SchedulerOutput, StepOutputs
+from batchwright.messages import (
+    ModelOutput,
+    RequestOutput,
+    SchedulerOutput,
+    StepOutputs,
+    TokenLogprobs,
+)
 from batchwright.metrics import RequestTimes
 from batchwright.phases import BOOKKEEPING, FORWARD, SCHEDULING, Phases
 from batchwright.protocols import Executor, ModelInfo, Tokenizer
@@ -284,12 +290,14 @@ class Engine:
     def _collect(self, step: StepOutputs) -> list[RequestOutput]:
         """Make outputs of what a step brought."""
         tokens = dict(zip(step.req_ids, step.new_token_ids, strict=True))
+        for request_id in step.finished:
+            tokens.setdefault(request_id, [])
         outputs = []
-        for request_id in dict.fromkeys([*tokens, *step.finished]):
+        for request_id, new in tokens.items():
             answer = self._answers.get(request_id)
             if answer is None:
                 continue  # it was added to the scheduler by somebody else
-            answer.extend(tokens.get(request_id, []), step)
+            answer.extend(new, step.logprobs.get(request_id))
             if answer.text.stopped_by is not None:
                 detail = f"stop_string:{answer.text.stopped_by}"
                 self.scheduler.finish(request_id, RequestStatus.FINISHED_STOPPED, detail)
@@ -297,8 +305,9 @@ class Engine:
             if request_id in step.finished:
                 finish = step.finished[request_id]
                 answer.end(finish.reason, finish.detail)
-            outputs.append(answer.give())
-            if outputs[-1].finished:
+            output = answer.give()
+            outputs.append(output)
+            if output.finish_reason is not None:
                 del self._answers[request_id]
         return outputs
 
@@ -312,9 +321,9 @@ class _Answer:
         self.output = RequestOutput(request_id=request.request_id)
         self.text = Detokenizer(tokenizer, params.stop, params.min_tokens)
 
-    def extend(self, tokens: list[int], step: StepOutputs) -> None:
+    def extend(self, tokens: list[int], logprobs: Sequence[TokenLogprobs] | None) -> None:
         """Take in a step's new tokens."""
-        output, logprobs = self.output, step.logprobs.get(self.output.request_id)
+        output = self.output
         output.new_token_ids = tokens
         output.token_ids.extend(tokens)
         if logprobs:
@@ -329,9 +338,10 @@ class _Answer:
     def give(self) -> RequestOutput:
         """The output, with the text that can be given out."""
         output = self.output
-        output.new_text = self.text.take(final=output.finished)
+        is_final = output.finish_reason is not None
+        output.new_text = self.text.take(final=is_final)
         output.text += output.new_text
-        if output.finished:
+        if is_final:
             output.metrics = _metrics(self.request)
         return output
 

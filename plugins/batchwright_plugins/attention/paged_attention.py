@@ -128,4 +128,5 @@ class PagedAttention:
 
 def _by_request(tokens: torch.Tensor, num_reqs: int) -> torch.Tensor:
     """See ``[num_reqs * n, heads, size]`` as ``[num_reqs, heads, n, size]``."""
-    return tokens.unflatten(0, (num_reqs, -1)).transpose(1, 2)
+    shape = (num_reqs, tokens.shape[0] // num_reqs, *tokens.shape[1:])
+    return tokens.view(shape).transpose(1, 2)

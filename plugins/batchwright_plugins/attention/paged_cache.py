@@ -49,7 +49,8 @@ class PagedCache:
         self._layers = [self._layer() for _ in range(spec.num_layers)]
         by_slot = (2 * spec.num_kv_heads, -1, spec.head_size)
         self._by_slot = [layer.view(by_slot) for layer in self._layers]
-        self._halves = [slots.split(spec.num_kv_heads) for slots in self._by_slot]
+        heads = spec.num_kv_heads
+        self._halves = [(slots[:heads], slots[heads:]) for slots in self._by_slot]
         self._room = self._rows(0)
 
     def _layer(self) -> torch.Tensor:

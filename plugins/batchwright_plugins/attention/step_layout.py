@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from attrs import frozen
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from batchwright.protocols.attention import AttentionBatch
 
     from .paged_cache import PagedCache
+
+    Requests = NDArray[np.int64]
+    """Requests by their place in the batch, or a number for each."""
 
 __all__ = ["DecodeGroup", "PrefillSpan", "StepLayout", "unused_slots"]
 
@@ -101,14 +106,18 @@ class StepLayout:
         self._dtype = dtype
         self._window = window
         self._device = batch.slot_mapping.device
-        self._starts = [0, *accumulate(batch.query_lens)]
-        decodes = [i for i, length in enumerate(batch.query_lens) if length == 1]
+        self._counts = np.array(batch.query_lens, np.int64)
+        self._lens = np.array(batch.seq_lens, np.int64)
+        self._starts = np.zeros(len(self._lens) + 1, np.int64)
+        self._counts.cumsum(out=self._starts[1:])
+        self._firsts, self._widths = self._blocks()
+        decodes = np.flatnonzero(self._counts == 1)
         self.groups = [
             self._group(chunk, num_shared)
             for requests, num_shared in self._sharers(decodes)
             for chunk in self._chunks(requests, num_shared, chunk_tokens)
         ]
-        self.spans = list(self._spans([i for i, n in enumerate(batch.query_lens) if n > 1]))
+        self.spans = list(self._spans(np.flatnonzero(self._counts > 1).tolist()))
 
     @property
     def num_rows(self) -> int:
@@ -123,74 +132,68 @@ class StepLayout:
         scores = (g.num_reqs * (g.num_shared + g.num_keys) for g in self.groups)
         return max(scores, default=0)
 
-    def _sharers(self, decodes: list[int]) -> Iterator[tuple[list[int], int]]:
+    def _blocks(self) -> tuple[Requests, Requests]:
+        """First block that each request's queries see, and the number from there on."""
+        size = self._cache.block_size
+        firsts = np.zeros_like(self._lens)
+        if self._window is not None:
+            begins = self._lens - self._counts + 1 - self._window
+            firsts = np.maximum(begins, 0) // size
+        return firsts, -(-self._lens // size) - firsts
+
+    def _sharers(self, decodes: Requests) -> Iterator[tuple[Requests, int]]:
         """Split decodes by the blocks that they begin with.
 
         Yields:
             Requests, and how many blocks they all begin with (0 for those left over).
         """
-        families: dict[int, list[int]] = {}
-        if self._window is None and self._device.type == "cpu":
-            firsts = self._batch.block_tables[:, 0].tolist()
-            for i in decodes:
-                families.setdefault(firsts[i], []).append(i)
-        left = set(decodes)
-        for members in families.values():
-            num_shared = self._num_shared(members) if len(members) >= _LEAST_SHARERS else 0
-            if num_shared * self._cache.block_size >= _LEAST_SHARED:
-                left.difference_update(members)
-                yield members, num_shared
-        yield [i for i in decodes if i in left], 0
+        left = np.ones(len(decodes), np.bool_)
+        if self._window is None and self._device.type == "cpu" and len(decodes):
+            tables = self._batch.block_tables.numpy()
+            firsts = tables[decodes, 0]
+            blocks, counts = np.unique(firsts, return_counts=True)
+            for block in blocks[counts >= _LEAST_SHARERS]:
+                members = decodes[firsts == block]
+                num_shared = self._num_shared(members, tables)
+                if num_shared * self._cache.block_size >= _LEAST_SHARED:
+                    left &= firsts != block
+                    yield members, num_shared
+        yield decodes[left], 0
 
-    def _num_shared(self, members: list[int]) -> int:
+    def _num_shared(self, members: Requests, tables: NDArray[np.int32]) -> int:
         """Blocks that requests begin with alike, the ones that they write to left out."""
-        shortest = min(self._batch.seq_lens[i] for i in members)
-        most = (shortest - 1) // self._cache.block_size
-        tables = self._batch.block_tables[self._tensor(members), :most]
-        return int((tables == tables[0]).all(0).long().cumprod(0).sum())
+        most = (int(self._lens[members].min()) - 1) // self._cache.block_size
+        some = tables[members, :most]
+        return int((some == some[0]).all(0).cumprod().sum())
 
-    def _blocks(self, request: int) -> tuple[int, int]:
-        """First block that a request's queries see, and the number from there on."""
-        length = self._batch.seq_lens[request]
-        first = 0
-        if self._window is not None:
-            first = max(0, length - self._batch.query_lens[request] + 1 - self._window)
-        first //= self._cache.block_size
-        return first, -(-length // self._cache.block_size) - first
-
-    def _chunks(
-        self, decodes: list[int], num_shared: int, chunk_tokens: int
-    ) -> Iterator[list[int]]:
+    def _chunks(self, decodes: Requests, num_shared: int, chunk_tokens: int) -> Iterator[Requests]:
         """Split decodes, the longest first; each chunk in the order of the batch."""
-        sizes = {i: self._blocks(i)[1] - num_shared for i in decodes}
+        sizes = self._widths[decodes] - num_shared
+        order = np.argsort(-sizes, kind="stable")
         most = max(1, chunk_tokens // self._cache.block_size)
-        chunk: list[int] = []
-        width = 0
-        for i in sorted(decodes, key=sizes.__getitem__, reverse=True):
-            if chunk and (width * (len(chunk) + 1) > most or sizes[i] < int(width * _LEAST_FILL)):
-                yield sorted(chunk)
-                chunk = []
-            width = width if chunk else sizes[i]
-            chunk.append(i)
-        if chunk:
-            yield sorted(chunk)
+        begin = 0
+        while begin < len(order):
+            width = int(sizes[order[begin]])
+            alike = sizes[order[begin:]] >= int(width * _LEAST_FILL)
+            count = min(int(alike.sum()), max(1, most // max(1, width)))
+            yield np.sort(decodes[order[begin : begin + count]])
+            begin += count
 
-    def _tensor(self, values: Sequence[int]) -> torch.Tensor:
-        return torch.tensor(values, dtype=torch.int64, device=self._device)
+    def _tensor(self, values: Requests) -> torch.Tensor:
+        return torch.from_numpy(values).to(self._device)
 
-    def _group(self, requests: list[int], num_shared: int) -> DecodeGroup:
+    def _group(self, requests: Requests, num_shared: int) -> DecodeGroup:
         """Lay out decodes that begin with so many shared blocks."""
-        spans = [self._blocks(i) for i in requests]
-        first = self._tensor([first + num_shared for first, _ in spans]).unsqueeze(1)
-        width = max(count for _, count in spans) - num_shared
-        lengths = self._tensor([self._batch.seq_lens[i] for i in requests]).unsqueeze(1)
+        first = self._tensor(self._firsts[requests] + num_shared).unsqueeze(1)
+        width = int(self._widths[requests].max()) - num_shared
+        lengths = self._tensor(self._lens[requests]).unsqueeze(1)
         seen = self._seen(first, width, lengths - 1)
         is_all = len(requests) == self._starts[-1]
         return DecodeGroup(
-            tokens=None if is_all else self._tensor([self._starts[i] for i in requests]),
+            tokens=None if is_all else self._tensor(self._starts[requests]),
             num_reqs=len(requests),
             num_shared=num_shared * self._cache.block_size,
-            shared_rows=self._shared_rows(requests[0], num_shared),
+            shared_rows=self._shared_rows(int(requests[0]), num_shared),
             num_keys=seen.shape[1],
             rows=self._rows(requests, first, width, lengths),
             blanks=self._blanks(first, seen),
@@ -218,27 +221,27 @@ class StepLayout:
 
     def _is_fresh(self, request: int) -> bool:
         """Whether all that its queries see is computed in this step, and no window ends."""
-        count = self._batch.query_lens[request]
-        is_whole = self._batch.seq_lens[request] == count
+        count = int(self._counts[request])
+        is_whole = bool(self._lens[request] == count)
         return is_whole and (self._window is None or count <= self._window)
 
     def _is_alike(self, request: int, other: int) -> bool:
-        lens = self._batch.query_lens
-        return self._is_fresh(request) and lens[request] == lens[other]
+        counts = self._counts
+        return self._is_fresh(request) and bool(counts[request] == counts[other])
 
     def _fresh(self, requests: list[int]) -> PrefillSpan:
-        stop = self._starts[requests[-1] + 1]
-        return PrefillSpan(self._starts[requests[0]], stop, len(requests))
+        start, stop = self._starts[requests[0]], self._starts[requests[-1] + 1]
+        return PrefillSpan(int(start), int(stop), len(requests))
 
     def _span(self, request: int) -> PrefillSpan:
-        start, count = self._starts[request], self._batch.query_lens[request]
-        length = self._batch.seq_lens[request]
-        first, width = self._blocks(request)
-        origin, lengths = self._tensor([[first]]), self._tensor([[length]])
+        only = np.array([request])
+        start, count = int(self._starts[request]), int(self._counts[request])
+        length, width = int(self._lens[request]), int(self._widths[request])
+        first, lengths = (self._tensor(a[only]).unsqueeze(1) for a in (self._firsts, self._lens))
         queries = torch.arange(length - count, length, device=self._device).unsqueeze(1)
-        seen = self._seen(origin, width, queries)
-        rows = self._rows([request], origin, width, lengths)
-        blanks = self._blanks(origin, seen.any(0, keepdim=True))
+        seen = self._seen(first, width, queries)
+        rows = self._rows(only, first, width, lengths)
+        blanks = self._blanks(first, seen.any(0, keepdim=True))
         return PrefillSpan(start, start + count, 1, rows, blanks, self._bias(seen))
 
     def _seen(self, first: torch.Tensor, width: int, query: torch.Tensor) -> torch.Tensor:
@@ -265,7 +268,7 @@ class StepLayout:
         return bias.masked_fill_(~seen, -torch.inf)
 
     def _rows(
-        self, requests: list[int], first: torch.Tensor, width: int, lengths: torch.Tensor
+        self, requests: Requests, first: torch.Tensor, width: int, lengths: torch.Tensor
     ) -> torch.Tensor:
         """Cache rows of ``width`` blocks of each request, blank behind its last one."""
         cache, tables = self._cache, self._batch.block_tables
@@ -309,17 +312,14 @@ def unused_slots(batch: AttentionBatch, block_size: int) -> torch.Tensor | None:
     Returns:
         ``[num_slots]`` int64; None if there are none.
     """
-    rests = []
-    stop = 0
-    for granted, length in zip(batch.query_lens, batch.seq_lens, strict=True):
-        stop += granted
-        inside = length % block_size
-        if inside and inside <= granted:
-            rests.append((stop - 1, block_size - inside))
-    if not rests:
+    counts, lens = np.array(batch.query_lens), np.array(batch.seq_lens)
+    inside = lens % block_size
+    begun = np.flatnonzero((inside > 0) & (inside <= counts))
+    if not len(begun):
         return None
     device = batch.slot_mapping.device
-    last, counts = torch.tensor(rests, device=device).T
+    last = torch.from_numpy(counts.cumsum()[begun] - 1).to(device)
+    rests = torch.from_numpy(block_size - inside[begun]).to(device)
     rank = torch.arange(1, block_size, device=device)
     slots = batch.slot_mapping[last].unsqueeze(1) + rank
-    return slots[rank <= counts.unsqueeze(1)]
+    return slots[rank <= rests.unsqueeze(1)]

@@ -9,9 +9,8 @@ from attrs import frozen
 from torch.nn.functional import embedding
 
 if TYPE_CHECKING:
-    from batchwright.protocols.attention import AttentionBackend
-
     from .decoder_layer import DecoderLayer, Norm
+    from .language_model import LayerAttention
     from .linear import Linear
     from .rotary_table import Rotary, RotaryTable
 
@@ -51,7 +50,7 @@ class Decoder:
         token_ids: torch.Tensor,
         positions: torch.Tensor,
         rows: torch.Tensor,
-        backend: AttentionBackend,
+        backend: LayerAttention,
     ) -> torch.Tensor | None:
         """See ``LanguageModel.forward``.
 

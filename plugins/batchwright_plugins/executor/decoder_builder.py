@@ -64,8 +64,8 @@ class _Builder:
         self._rotary_module = model.base_model.rotary_emb
         self._rotaries: dict[str, RotaryTable] = {}
         self._heads = (text.num_attention_heads, text.num_key_value_heads)
-        first = calls[0].module
-        self._head_size: int = first.head_dim
+        module: Any = calls[0].module
+        self._head_size: int = module.head_dim
         self._activation = _ACTIVATIONS[getattr(text, "hidden_act", None) or text.hidden_activation]
 
     def build(self) -> Decoder | None:

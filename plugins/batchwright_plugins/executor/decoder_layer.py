@@ -12,8 +12,7 @@ from torch.nn.functional import rms_norm
 from .rotary_table import Rotary, RotaryTable, rotate
 
 if TYPE_CHECKING:
-    from batchwright.protocols.attention import AttentionBackend
-
+    from .language_model import LayerAttention
     from .linear import Linear
 
 __all__ = ["DecoderLayer", "HeadsNorm", "Norm", "WholeNorm"]
@@ -123,7 +122,7 @@ class DecoderLayer:
     residual_factor: float
 
     def attend(
-        self, x: torch.Tensor, rotary: Rotary | None, backend: AttentionBackend
+        self, x: torch.Tensor, rotary: Rotary | None, backend: LayerAttention
     ) -> torch.Tensor:
         """What attention gives, before it is projected back.
 

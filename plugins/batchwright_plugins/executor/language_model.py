@@ -9,9 +9,25 @@ from .attention_bridge import NAME, AttentionTarget, BackendTarget
 if TYPE_CHECKING:
     import torch
 
-    from batchwright.protocols.attention import AttentionBackend
+__all__ = ["LanguageModel", "LayerAttention", "TransformersModel"]
 
-__all__ = ["LanguageModel", "TransformersModel"]
+
+class LayerAttention(Protocol):
+    """What a model needs of an attention backend while it computes."""
+
+    def forward(
+        self,
+        layer: int,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        *,
+        scale: float,
+        softcap: float | None = None,
+        sinks: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """See ``AttentionBackend.forward``."""
+        ...
 
 
 class LanguageModel(Protocol):
@@ -22,7 +38,7 @@ class LanguageModel(Protocol):
         token_ids: torch.Tensor,
         positions: torch.Tensor,
         rows: torch.Tensor,
-        backend: AttentionBackend,
+        backend: LayerAttention,
     ) -> torch.Tensor | None:
         """Compute a step, between the backend's ``begin_step`` and the next.
 
@@ -53,7 +69,7 @@ class TransformersModel:
         token_ids: torch.Tensor,
         positions: torch.Tensor,
         rows: torch.Tensor,
-        backend: AttentionBackend,
+        backend: LayerAttention,
     ) -> torch.Tensor | None:
         """See ``LanguageModel.forward``."""
         return self.forward_to(token_ids, positions, rows, BackendTarget(backend))

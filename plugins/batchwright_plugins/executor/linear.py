@@ -74,6 +74,7 @@ class _Packed:
 
 def _has_onednn() -> bool:
     operators = torch.ops.mkldnn
-    return torch.backends.mkldnn.is_available() and all(
+    is_there: bool = torch._C._has_mkldnn
+    return is_there and all(
         hasattr(operators, name) for name in ("_reorder_linear_weight", "_linear_pointwise")
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import torch
 from torch.nn.functional import linear
@@ -39,10 +40,13 @@ def products_seconds(
             torch.randn(num_outputs, num_inputs, device=device).to(kind) for _ in range(held)
         ]
         rows = torch.randn(num_rows, num_inputs, device=device).to(kind)
-        total += _median(lambda w=weights, x=rows: [linear(x, one) for one in w], device) * (
-            count / held
-        )
+        total += _median(partial(_multiply, rows, weights), device) * count / held
     return total
+
+
+def _multiply(rows: torch.Tensor, weights: list[torch.Tensor]) -> None:
+    for weight in weights:
+        linear(rows, weight)
 
 
 def memory_bandwidth(device: torch.device) -> float:

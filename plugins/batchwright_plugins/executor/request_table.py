@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from attrs import frozen
@@ -257,7 +257,7 @@ class RequestTable:
         return self._free.pop()
 
 
-def _widened(old: NDArray[np.generic], least: int) -> NDArray[np.generic]:
+def _widened(old: NDArray[Any], least: int) -> NDArray[Any]:
     new = np.zeros((len(old), max(2 * old.shape[1], least)), old.dtype)
     new[:, : old.shape[1]] = old
     return new

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from attrs import define, field
 
@@ -14,6 +13,8 @@ from .penalties import penalise
 from .token_distribution import draw
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from .sampling_table import SamplingRows
 
 __all__ = ["Sample", "sample"]

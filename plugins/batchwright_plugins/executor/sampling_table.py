@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import numpy as np
@@ -39,7 +39,7 @@ class SamplingTable:
     """
 
     def __init__(self, num_rows: int) -> None:
-        self._columns: dict[str, NDArray[np.generic]] = {
+        self._columns: dict[str, NDArray[Any]] = {
             name: np.zeros(num_rows, dtype) for name, dtype in _COLUMNS.items()
         }
         self._columns["logprobs"] = np.zeros(num_rows, np.int64)
@@ -87,7 +87,7 @@ class SamplingTable:
         """
         return SamplingRows(self, rows, positions)
 
-    def column(self, name: str, rows: NDArray[np.int64]) -> NDArray[np.generic]:
+    def column(self, name: str, rows: NDArray[np.int64]) -> NDArray[Any]:
         """Some rows of a column."""
         return self._columns[name][rows]
 
@@ -118,7 +118,7 @@ class SamplingRows:
         """Whether every row is the likeliest token of its logits, and nothing else."""
         return bool(self.column("is_greedy").all()) and not self._early().any()
 
-    def column(self, name: str) -> NDArray[np.generic]:
+    def column(self, name: str) -> NDArray[Any]:
         """One parameter of every row."""
         return self.table.column(name, self.rows)
 
@@ -142,8 +142,7 @@ class SamplingRows:
 
     def chances(self) -> NDArray[np.float64]:
         """The random number of each row, in [0, 1)."""
-        keys: NDArray[np.uint64] = self.table.column("key", self.rows)  # type: ignore[assignment]
-        return uniforms(keys, self.positions)
+        return uniforms(self.column("key"), self.positions)
 
     def logprobs_wanted(self) -> dict[int, int]:
         """By row, how many of the likeliest tokens are to be told."""
@@ -151,4 +150,4 @@ class SamplingRows:
         return {int(row): int(counts[row]) for row in (counts != _NO_LOGPROBS).nonzero()[0]}
 
     def _early(self) -> NDArray[np.bool_]:
-        return self.positions < self.column("min_tokens")  # type: ignore[no-any-return]
+        return self.positions < self.column("min_tokens")

@@ -18,6 +18,8 @@ class HuggingFaceTokenizer:
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
+        self._backend = getattr(tokenizer, "backend_tokenizer", None)
+        self._alone: dict[int, str] = {}
 
     def encode(self, text: str) -> list[int]:
         """Tokens of a text, with the model's opening token if it has one."""
@@ -40,10 +42,24 @@ class HuggingFaceTokenizer:
         return list(self._tokenizer.encode(text, add_special_tokens=False))
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        """Text of tokens, special ones left out, spaces as they are."""
+        """Text of tokens, special ones left out, spaces as they are.
+
+        Streaming decodes every token after the one before it, and that one alone: what
+        a token reads alone is remembered.
+        """
+        if len(token_ids) != 1:
+            return self._decode(list(token_ids))
+        text = self._alone.get(token_ids[0])
+        if text is None:
+            text = self._alone[token_ids[0]] = self._decode(list(token_ids))
+        return text
+
+    def _decode(self, token_ids: list[int]) -> str:
+        if self._backend is not None:
+            return str(self._backend.decode(token_ids, skip_special_tokens=True))
         return str(
             self._tokenizer.decode(
-                list(token_ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
+                token_ids, skip_special_tokens=True, clean_up_tokenization_spaces=False
             )
         )
 
