@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from attrs import frozen
 
 from batchwright.exceptions import ModelError
 from batchwright.protocols.attention import AttentionSpec
@@ -19,39 +18,17 @@ from .attention_bridge import AttentionCall
 from .attention_probe import probe
 from .decoder_builder import build_decoder
 from .decoder_proof import relative_difference
+from .direct_loading import load_directly
 from .language_model import LanguageModel, TransformersModel
+from .loaded_model import LoadedModel
 from .model_refusals import refusal
+from .plain_config import read_plain_config
 
-__all__ = ["LoadedModel", "load_model", "pick_device"]
+__all__ = ["load_model", "pick_device"]
 
 _DTYPES = ("auto", "float32", "bfloat16", "float16")
 _TOLERANCE = {"float32": 1e-3, "bfloat16": 5e-2, "float16": 1e-2}  # of logits, by type
 _DEFAULT_MODEL_LEN = 8192  # tokens, where neither the model nor the configuration says
-
-
-@frozen(eq=False)
-class LoadedModel:
-    """A model that is ready to be given batches.
-
-    Args:
-        model: Computes it.
-        spec: What it asks of an attention backend.
-        device: Where it is.
-        vocab_size: Token ids are below this.
-        max_model_len: Longest request (tokens).
-        eos_token_ids: End-of-sequence tokens.
-        num_parameters: Weights, tied ones once.
-        products: ``(num_outputs, num_inputs)`` of its matrix products, by how many it has.
-    """
-
-    model: LanguageModel
-    spec: AttentionSpec
-    device: torch.device
-    vocab_size: int
-    max_model_len: int
-    eos_token_ids: tuple[int, ...]
-    num_parameters: int
-    products: Mapping[tuple[int, int], int]
 
 
 def pick_device(name: str) -> torch.device:
@@ -86,10 +63,15 @@ def load_model(
     """
     if dtype not in _DTYPES:
         raise ModelError(f"model.dtype must be one of {', '.join(_DTYPES)}, not {dtype!r}")
-    config = _config(folder, name)
+    plain = read_plain_config(folder) if device.type == "cpu" else None
+    config = plain or _config(folder, name)
     reason = refusal(config, max_model_len)
     if reason is not None:
         raise ModelError(f"model {name} cannot be served: {reason}")
+    if plain is not None:
+        directly = load_directly(folder, name, plain, dtype, max_model_len)
+        if directly is not None:
+            return directly
     attention_bridge.register()
     model = _weights(folder, name, dtype, device)
     text = model.config.get_text_config()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from batchwright.messages import SchedulerOutput
     from batchwright.protocols.attention import AttentionBackend
 
-    from .model_loader import LoadedModel
+    from .loaded_model import LoadedModel
 
 __all__ = ["ModelRunner"]
 

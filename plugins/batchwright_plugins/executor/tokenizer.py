@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from batchwright.exceptions import ModelError
+from batchwright.protocols.executor import Tokenizer
+
+from . import embedded_model
 
 __all__ = ["HuggingFaceTokenizer", "load_tokenizer"]
 
@@ -19,7 +22,6 @@ class HuggingFaceTokenizer:
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
         self._backend = getattr(tokenizer, "backend_tokenizer", None)
-        self._alone: dict[int, str] = {}
 
     def encode(self, text: str) -> list[int]:
         """Tokens of a text, with the model's opening token if it has one."""
@@ -42,34 +44,26 @@ class HuggingFaceTokenizer:
         return list(self._tokenizer.encode(text, add_special_tokens=False))
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        """Text of tokens, special ones left out, spaces as they are.
-
-        Streaming decodes every token after the one before it, and that one alone: what
-        a token reads alone is remembered.
-        """
-        if len(token_ids) != 1:
-            return self._decode(list(token_ids))
-        text = self._alone.get(token_ids[0])
-        if text is None:
-            text = self._alone[token_ids[0]] = self._decode(list(token_ids))
-        return text
-
-    def _decode(self, token_ids: list[int]) -> str:
+        """Text of tokens, special ones left out, spaces as they are."""
         if self._backend is not None:
-            return str(self._backend.decode(token_ids, skip_special_tokens=True))
+            return str(self._backend.decode(list(token_ids), skip_special_tokens=True))
         return str(
             self._tokenizer.decode(
-                token_ids, skip_special_tokens=True, clean_up_tokenization_spaces=False
+                list(token_ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
             )
         )
 
 
-def load_tokenizer(folder: Path) -> HuggingFaceTokenizer | None:
+def load_tokenizer(folder: Path) -> Tokenizer | None:
     """The tokenizer in a folder; None if there is none.
 
     Raises:
         ModelError: There is one, and it cannot be loaded.
     """
+    if (folder / embedded_model.STAMP).is_file():
+        from .converted_tokenizer import ConvertedTokenizer
+
+        return ConvertedTokenizer(folder)
     if not any((folder / name).is_file() for name in _FILES):
         return None
     from transformers import AutoTokenizer
