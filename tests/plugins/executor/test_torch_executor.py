@@ -335,3 +335,43 @@ def test_table_grows_with_requests_tokens_and_blocks(
     answers = driver.run(counts, chunk=400)
     assert reference(folder, long, 2) == answers["long"]
     assert reference(folder, prompts(70, longest=6)[69], 2) == answers["r69"]
+
+
+def test_penalties_count_what_a_request_has(
+    tiny_model: Callable[..., Path], make_driver: Any
+) -> None:
+    """Beside plain requests, with drafts, through preemption: the same tokens."""
+    folder = tiny_model("llama")
+    penalties = {"frequency_penalty": 2.0, "repetition_penalty": 1.5}
+    driver = make_driver(folder)
+    driver.add("alone", [4, 5, 6], **penalties)
+    expected = driver.run({"alone": 12})["alone"]
+    assert expected != reference(folder, [4, 5, 6], 12)
+    driver.add("plain", [7, 8])
+    driver.add("beside", [4, 5, 6], **penalties)
+    driver.step({"plain": 2, "beside": 3})
+    driver.step({"beside": 4}, {"beside": [*expected[1:3], 3]})
+    driver.preempt("beside")
+    answers = driver.run({"plain": 4, "beside": 12}, chunk=5)
+    assert expected == answers["beside"]
+    assert reference(folder, [7, 8], 4) == answers["plain"]
+
+
+def test_phases_are_named(tiny_model: Callable[..., Path], make_driver: Any) -> None:
+    """What a step takes is told by phase."""
+    driver = make_driver(tiny_model("llama"))
+    driver.add("a", [4, 5, 6])
+    driver.run({"a": 2})
+    seconds = driver.executor.phases.seconds
+    assert all(seconds[p] > 0 for p in ("input preparation", "forward", "sampling", "bookkeeping"))
+    assert seconds["scheduling"] == 0
+
+
+def test_limits_are_measured(tiny_model: Callable[..., Path], make_driver: Any) -> None:
+    """The model's products alone, and how fast memory is copied."""
+    executor = make_driver(tiny_model("llama")).executor
+    limits = executor.measure_limits(8)
+    assert limits.keys() == {"products_seconds", "memory_bytes_per_second"}
+    assert all(value > 0 for value in limits.values())
+    executor.close()
+    assert executor.measure_limits(8) == {}

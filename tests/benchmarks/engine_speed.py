@@ -1,0 +1,126 @@
+"""Output tokens a second of whole engines: ours, or beside peers, in turn.
+
+    python tests/benchmarks/engine_speed.py                      # ours alone
+    python tests/benchmarks/engine_speed.py --peer-python PYTHON # and peers, by turns
+    python tests/benchmarks/engine_speed.py --only tiny chat-bfloat16 --rounds 5
+
+Every engine answers in a process of its own, one after the other, several rounds; the
+table has the median of each, and their smallest and largest. All of them get the same
+token ids, as many threads, and OpenMP threads that sleep while they wait.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from engine_workloads import ROOT, WORKLOADS, Workload
+
+HERE = Path(__file__).parent
+PEERS = ("vllm", "generate", "continuous")
+CONFIG = """
+[model]
+path = {path!r}
+dtype = {dtype!r}
+max_model_len = 1024
+
+[scheduler]
+max_num_seqs = 64
+max_num_batched_tokens = 2048
+
+[kv]
+num_blocks = 1200
+block_size = 16
+
+[executor.torch]
+device = "cpu"
+threads = {threads}
+"""
+
+
+def ours(work: dict[str, Any], folder: Path) -> dict[str, Any]:
+    config = folder / "ours.toml"
+    config.write_text(CONFIG.format(**work))
+    command = ["-m", "batchwright", "bench", str(config), "--prompts", work["prompts"], "--json"]
+    return _run([sys.executable, *command], work)
+
+
+def peer(python: str, engine: str, work: dict[str, Any], folder: Path) -> dict[str, Any]:
+    file = folder / "work.json"
+    file.write_text(json.dumps(work))
+    return _run([python, str(HERE / "engine_peers.py"), engine, str(file)], work)
+
+
+def _run(command: list[str], work: dict[str, Any]) -> dict[str, Any]:
+    """Run a process, and read the object in its last line.
+
+    Raises:
+        RuntimeError: It failed.
+    """
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": str(work["threads"]),
+        "OMP_WAIT_POLICY": "passive",
+        "TOKENIZERS_PARALLELISM": "false",
+        "PYTHONPATH": os.pathsep.join(str(ROOT / name) for name in ("core", "plugins")),
+    }
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    lines = done.stdout.strip().splitlines()
+    if done.returncode or not lines:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout}\n{done.stderr[-3000:]}")
+    answer: dict[str, Any] = json.loads(lines[-1])
+    return answer
+
+
+def measure(
+    workload: Workload, python: str | None, peers: Sequence[str], rounds: int, folder: Path
+) -> dict[str, list[float]]:
+    """By engine, output tokens a second of every round."""
+    work = workload.write(folder)
+    rates: dict[str, list[float]] = {}
+    for _ in range(rounds):
+        turns = {"batchwright": ours(work, folder)}
+        if python is not None:
+            turns |= {engine: peer(python, engine, work, folder) for engine in peers}
+        for engine, answer in turns.items():
+            rates.setdefault(engine, []).append(answer["output_tokens_per_second"])
+    return rates
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--peer-python", help="Python of an environment with vLLM")
+    parser.add_argument("--only", nargs="*", default=[w.name for w in WORKLOADS])
+    parser.add_argument("--peers", nargs="*", default=PEERS)
+    parser.add_argument("--rounds", type=int, default=3)
+    arguments = parser.parse_args()
+    print("output tokens a second: median of", arguments.rounds, "rounds (smallest, largest)")
+    for workload in WORKLOADS:
+        if workload.name not in arguments.only:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            rates = measure(
+                workload, arguments.peer_python, arguments.peers, arguments.rounds, Path(folder)
+            )
+        base = statistics.median(rates["batchwright"])
+        for engine, values in rates.items():
+            median = statistics.median(values)
+            spread = f"({min(values):,.0f}, {max(values):,.0f})"
+            ratio = "" if engine == "batchwright" else f"ours is {base / median:.2f}x"
+            print(
+                f"{workload.name:<16}{engine:<13}{median:>10,.0f} {spread:<20}{ratio}", flush=True
+            )
+
+
+if __name__ == "__main__":
+    main()
