@@ -20,6 +20,12 @@ MODELS: list[tuple[str, dict[str, Any]]] = [
     ("phi3", {"sliding_window": 9}),
     ("granite", {"logits_scaling": 3.0}),
     ("gpt_oss", {"sliding_window": 9, "num_local_experts": 4, "num_experts_per_tok": 2}),
+    ("olmo2", {}),
+    ("smollm3", {"no_rope_layers": [1, 0, 1]}),
+    ("qwen3_moe", {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}),
+    ("gpt2", {}),
+    ("gpt_neox", {"rotary_pct": 0.5}),
+    ("opt", {"ffn_dim": 64, "word_embed_proj_dim": 48}),
 ]
 
 
@@ -49,9 +55,10 @@ def reference(folder: Path, prompt: list[int], count: int) -> list[int]:
 def test_execute_equals_generate(
     kind: str, changes: dict[str, Any], tiny_model: Callable[..., Path], make_driver: Any
 ) -> None:
-    """Chunked prefill, staggered arrivals, preemption, other blocks: the same tokens."""
+    """Chunks, staggered arrivals, preemption, prefix hits, other blocks: the same tokens."""
     folder = tiny_model(kind, **changes)
     texts = prompts(5)
+    texts[3:] = [texts[0][:9] + text for text in texts[3:]]
     expected = [reference(folder, text, 12) for text in texts]
     driver = make_driver(folder)
     assert driver.info.tokenizer is None
@@ -60,10 +67,14 @@ def test_execute_equals_generate(
     waiting = list(names)
     running: list[str] = []
     done: dict[str, list[int]] = {}
+    num_hits = 0
     while waiting or running:
         if waiting and rng.random() < 0.5:
             name = waiting.pop(0)
-            driver.add(name, texts[names.index(name)])
+            other = driver.live.get("r0")
+            hit = other is not None and other.computed >= 9 and name in ("r3", "r4")
+            driver.add(name, texts[names.index(name)], share="r0" if hit else None)
+            num_hits += driver.live[name].computed > 0
             running.append(name)
         if running and rng.random() < 0.2:
             driver.preempt(rng.choice(running))
@@ -74,6 +85,7 @@ def test_execute_equals_generate(
                 running.remove(name)
                 done[name] = driver.finish(name).outputs
     assert expected == [done[name] for name in names]
+    assert num_hits > 0
 
 
 def test_execute_shares_prefix_blocks(tiny_model: Callable[..., Path], make_driver: Any) -> None:
