@@ -129,11 +129,13 @@ def main() -> None:
     prompts = [json.loads(line) for line in Path(work["prompts"]).read_text().splitlines()]
     answer = ENGINES[engine](work, prompts)
     answer()
-    begin = time.perf_counter()
+    begin, cpu = time.perf_counter(), time.process_time()
     counts = answer()
-    seconds = time.perf_counter() - begin
+    seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
     assert counts == [p["max_tokens"] for p in prompts]
-    print(json.dumps({"output_tokens_per_second": sum(counts) / seconds, "seconds": seconds}))
+    rate = sum(counts) / seconds
+    figures = {"output_tokens": sum(counts), "seconds": seconds, "cpu_seconds": cpu}
+    print(json.dumps({"output_tokens_per_second": rate, **figures}))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@
 
 Every engine answers in a process of its own, one after the other, several rounds; the
 table has the median of each, and their smallest and largest. All of them get the same
-token ids, as many threads, and OpenMP threads that sleep while they wait.
+token ids, as many threads, and OpenMP threads that sleep while they wait. CPU time is
+that of the measured run; on a machine with other work it says more than the clock.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ from engine_workloads import ROOT, WORKLOADS, Workload
 
 HERE = Path(__file__).parent
 PEERS = ("vllm", "generate", "continuous")
+Rates = tuple[float, float]
+"""Output tokens a second, and a second of CPU time (all threads together)."""
+
 CONFIG = """
 [model]
 path = {path!r}
@@ -84,16 +88,17 @@ def _run(command: list[str], work: dict[str, Any]) -> dict[str, Any]:
 
 def measure(
     workload: Workload, python: str | None, peers: Sequence[str], rounds: int, folder: Path
-) -> dict[str, list[float]]:
-    """By engine, output tokens a second of every round."""
+) -> dict[str, list[Rates]]:
+    """By engine, the rates of every round."""
     work = workload.write(folder)
-    rates: dict[str, list[float]] = {}
+    rates: dict[str, list[Rates]] = {}
     for _ in range(rounds):
         turns = {"batchwright": ours(work, folder)}
         if python is not None:
             turns |= {engine: peer(python, engine, work, folder) for engine in peers}
         for engine, answer in turns.items():
-            rates.setdefault(engine, []).append(answer["output_tokens_per_second"])
+            cpu = answer["output_tokens"] / answer["cpu_seconds"]
+            rates.setdefault(engine, []).append((answer["output_tokens_per_second"], cpu))
     return rates
 
 
@@ -104,7 +109,8 @@ def main() -> None:
     parser.add_argument("--peers", nargs="*", default=PEERS)
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
-    print("output tokens a second: median of", arguments.rounds, "rounds (smallest, largest)")
+    print(f"output tokens a second and a CPU second, medians of {arguments.rounds} rounds")
+    print(f"{'':<29}{'a second':>9} {'(least, most)':<18}{'CPU':>9}  ours is, by CPU")
     for workload in WORKLOADS:
         if workload.name not in arguments.only:
             continue
@@ -112,14 +118,17 @@ def main() -> None:
             rates = measure(
                 workload, arguments.peer_python, arguments.peers, arguments.rounds, Path(folder)
             )
-        base = statistics.median(rates["batchwright"])
         for engine, values in rates.items():
-            median = statistics.median(values)
-            spread = f"({min(values):,.0f}, {max(values):,.0f})"
-            ratio = "" if engine == "batchwright" else f"ours is {base / median:.2f}x"
-            print(
-                f"{workload.name:<16}{engine:<13}{median:>10,.0f} {spread:<20}{ratio}", flush=True
-            )
+            print(_row(workload.name, engine, values, rates["batchwright"]), flush=True)
+
+
+def _row(workload: str, engine: str, values: list[Rates], ours: list[Rates]) -> str:
+    rates = [rate for rate, _ in values]
+    median, cpu = (statistics.median(column) for column in zip(*values, strict=True))
+    base, base_cpu = (statistics.median(column) for column in zip(*ours, strict=True))
+    spread = f"({min(rates):,.0f}, {max(rates):,.0f})"
+    ratio = "" if values is ours else f"{base / median:>6.2f}x{base_cpu / cpu:>6.2f}x"
+    return f"{workload:<16}{engine:<13}{median:>9,.0f} {spread:<18}{cpu:>9,.0f} {ratio}"
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ def test_ours_answers_a_workload(tmp_path: Path) -> None:
     """A model is written, `batchwright bench` runs beside us, its last line is read."""
     rates = engine_speed.measure(TINY, None, (), 1, tmp_path)
     assert list(rates) == ["batchwright"]
-    assert rates["batchwright"][0] > 0
+    assert all(rate > 0 for rate in rates["batchwright"][0])
     rows = [json.loads(line) for line in (tmp_path / "tiny.jsonl").read_text().splitlines()]
     assert [row["max_tokens"] for row in rows] == [2, 3]
     assert [len(row["prompt_token_ids"]) for row in rows] == [64, 64]
@@ -34,13 +34,17 @@ def test_engines_take_turns(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
     def answer(command: list[str], work: dict[str, Any]) -> dict[str, Any]:
         asked.append(command[2])
-        return {"output_tokens_per_second": float(len(asked))}
+        rate = float(len(asked))
+        return {"output_tokens_per_second": rate, "output_tokens": 12, "cpu_seconds": rate}
 
     monkeypatch.setattr(engine_speed, "_run", answer)
     monkeypatch.setattr(Workload, "write", lambda self, folder: dict.fromkeys(WORK, "x"))
     rates = engine_speed.measure(TINY, "python", ("vllm", "generate"), 2, tmp_path)
     assert asked == ["batchwright", "vllm", "generate"] * 2
-    assert rates == {"batchwright": [1, 4], "vllm": [2, 5], "generate": [3, 6]}
+    expected = {"batchwright": [1, 4], "vllm": [2, 5], "generate": [3, 6]}
+    assert rates == {k: [(v, 12 / v) for v in values] for k, values in expected.items()}
+    row = engine_speed._row("tiny", "vllm", rates["vllm"], rates["batchwright"])
+    assert row.split() == ["tiny", "vllm", "4", "(2,", "5)", "4", "0.71x", "1.79x"]
 
 
 WORK = ("path", "model", "dtype", "threads", "prompts")

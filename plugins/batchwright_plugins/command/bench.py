@@ -75,6 +75,7 @@ def _lines(figures: dict[str, Any]) -> list[tuple[str, str]]:
     lines = [
         ("requests", f"{figures['requests']}, {figures['failed']} failed"),
         ("time", f"{figures['seconds']:.2f} s in {figures['steps']} steps"),
+        ("CPU time", f"{figures['cpu_seconds']:.2f} s, all threads together"),
         ("output tokens/s", f"{figures['output_tokens_per_second']:,.1f}"),
         ("total tokens/s", f"{figures['total_tokens_per_second']:,.1f}"),
         ("time to first token", _percentiles(figures["ttft"])),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -55,7 +56,9 @@ def measure(engine: Engine, lines: Sequence[PromptLine], section: RunSection) ->
     phases, results = engine.phases, _Results()
     before, first_step = dict(phases.seconds), phases.num_steps
     batch = Batch(engine, _salted(lines, "measured"), section, results)
+    cpu = time.process_time()
     batch.run()
+    cpu = time.process_time() - cpu
     spent = {name: seconds - before[name] for name, seconds in phases.seconds.items()}
     total = sum(spent.values()) or 1.0
     seconds = batch.seconds or 1.0
@@ -69,6 +72,7 @@ def measure(engine: Engine, lines: Sequence[PromptLine], section: RunSection) ->
         "prompt_tokens": results.num_prompt_tokens,
         "output_tokens": results.num_output_tokens,
         "seconds": batch.seconds,
+        "cpu_seconds": cpu,
         "output_tokens_per_second": results.num_output_tokens / seconds,
         "total_tokens_per_second": num_tokens / seconds,
         "ttft": _percentiles(results, "ttft_s"),
