@@ -9,6 +9,7 @@ import torch
 if TYPE_CHECKING:
     from batchwright.protocols.attention import AttentionSpec
 
+    from .kept_groups import KeptGroups
     from .paged_cache import PagedCache
     from .step_layout import DecodeGroup
 
@@ -37,10 +38,12 @@ class DecodeAttention:
     Args:
         spec: The model's attention.
         cache: Where keys and values are.
+        keeper: Keeps what is gathered; None: nobody does.
     """
 
-    def __init__(self, spec: AttentionSpec, cache: PagedCache) -> None:
+    def __init__(self, spec: AttentionSpec, cache: PagedCache, keeper: KeptGroups | None) -> None:
         self._cache = cache
+        self._keeper = keeper
         self._num_heads = spec.num_query_heads
         self._num_kv_heads = spec.num_kv_heads
         self._group_size = spec.num_query_heads // spec.num_kv_heads
@@ -60,7 +63,7 @@ class DecodeAttention:
         self,
         layer: int,
         group: DecodeGroup,
-        query: torch.Tensor,
+        tensors: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
         output: torch.Tensor,
         scale: float,
         extra: tuple[float | None, torch.Tensor | None],
@@ -70,18 +73,20 @@ class DecodeAttention:
         Args:
             layer: Index of the layer.
             group: Who is computed.
-            query: ``[num_tokens, num_query_heads, head_size]``, the whole batch.
-            output: Like ``query``, filled in for this group.
+            tensors: Query, key and value of the whole batch, each
+                ``[num_tokens, heads, head_size]``.
+            output: Like the query, filled in for this group.
             scale: Factor on the scores.
             extra: Soft cap and sinks, each None where there is none.
         """
+        query = tensors[0]
         some = query if group.tokens is None else query.index_select(0, group.tokens)
         shape = (group.num_reqs, self._num_kv_heads, self._group_size, self._head_size)
         queries = some.view(shape).transpose(0, 1).contiguous()
         shared_key = shared_value = None
         if group.shared_rows is not None:
             shared_key, shared_value = self._cache.gather(layer, group.shared_rows, None)
-        key, value = self._cache.gather(layer, group.rows, group.blanks, group.begin)
+        key, value = self._own(layer, group, tensors)
         scores = self._score(group, queries, key, shared_key, scale)
         weights = self._weigh(scores, group.num_reqs, extra)
         result = self._sum(group, weights, value, shared_value)
@@ -91,9 +96,34 @@ class DecodeAttention:
         else:
             output.index_copy_(0, group.tokens, result.reshape(some.shape))
 
-    def _by_head(self, tokens: torch.Tensor, num_reqs: int = 1) -> torch.Tensor:
-        """Gathered tokens as ``[num_kv_heads * num_reqs, num_keys, head_size]``."""
-        return tokens.view(self._num_kv_heads * num_reqs, -1, self._head_size)
+    def _own(
+        self,
+        layer: int,
+        group: DecodeGroup,
+        tensors: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values, ``[num_kv_heads * num_reqs, num_keys, head_size]``."""
+        num_rows = self._num_kv_heads * group.num_reqs
+        if group.kept is None:
+            assert group.rows is not None
+            gathered = self._cache.gather(layer, group.rows, group.blanks, group.begin)
+            key, value = (t.view(num_rows, -1, self._head_size) for t in gathered)
+            return key, value
+        assert self._keeper is not None
+        room = self._keeper.room(group.kept, layer, group.num_reqs)
+        if group.rows is not None:
+            self._cache.gather_into(layer, group.rows, room)
+        else:
+            halves = room.view(2, -1, self._head_size)
+            for half, tokens in zip(halves, tensors[1:], strict=True):
+                new = tokens if group.tokens is None else tokens.index_select(0, group.tokens)
+                new = new.transpose(0, 1).reshape(num_rows, self._head_size)
+                half.index_copy_(0, group.places, new)
+        return room[:num_rows, : group.num_keys], room[num_rows:, : group.num_keys]
+
+    def _by_head(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Gathered tokens as ``[num_kv_heads, num_keys, head_size]``."""
+        return tokens.view(self._num_kv_heads, -1, self._head_size)
 
     def _score(
         self,
@@ -105,7 +135,6 @@ class DecodeAttention:
     ) -> torch.Tensor:
         """Scores of both parts, ``[num_kv_heads * num_reqs, group_size, all keys]``."""
         rows = query.flatten(0, 1)
-        key = self._by_head(key, group.num_reqs)
         if shared is None:
             scores = self._room(self._scores, rows, group.num_keys)
             return torch.baddbmm(group.bias, rows, key.transpose(1, 2), alpha=scale, out=scores)
@@ -150,7 +179,6 @@ class DecodeAttention:
         shared: torch.Tensor | None,
     ) -> torch.Tensor:
         """Values, weighed: ``[num_kv_heads * num_reqs, group_size, head_size]``."""
-        value = self._by_head(value, group.num_reqs)
         if shared is None:
             return torch.bmm(weights, value)
         by_head = weights.view(self._num_kv_heads, -1, weights.shape[-1])

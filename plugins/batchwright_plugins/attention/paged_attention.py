@@ -9,6 +9,7 @@ import torch
 
 from .decode_attention import DecodeAttention
 from .dense_attention import attend, attend_by_hand
+from .kept_groups import KeptGroups
 from .paged_cache import PagedCache
 from .step_layout import PrefillSpan, StepLayout, unused_slots
 
@@ -24,10 +25,13 @@ _CHUNK_TOKENS = {"cpu": 16_384, "cuda": 262_144}
 class PagedAttention:
     """What ``TorchAttention`` does once torch is there; see its contract."""
 
-    def __init__(self, spec: AttentionSpec, num_blocks: int, chunk_tokens: int | None) -> None:
+    def __init__(
+        self, spec: AttentionSpec, num_blocks: int, chunk_tokens: int | None, kept_bytes: int
+    ) -> None:
         self._spec = spec
         self._cache = PagedCache(spec, num_blocks)
-        self._decodes = DecodeAttention(spec, self._cache)
+        self._keeper = KeptGroups(spec, kept_bytes) if spec.device == "cpu" else None
+        self._decodes = DecodeAttention(spec, self._cache, self._keeper)
         self._dtype: torch.dtype = getattr(torch, spec.dtype)
         self._chunk_tokens = chunk_tokens or _CHUNK_TOKENS[spec.device]
         self._group_size = spec.num_query_heads // spec.num_kv_heads
@@ -36,8 +40,12 @@ class PagedAttention:
         """Lay out the step once for each window that some layer has."""
         self._slots = batch.slot_mapping
         self._unused = unused_slots(batch, self._cache.block_size)
+        if self._keeper is not None:
+            self._keeper.begin_step()
         self._layouts = {
-            window: StepLayout(batch, self._cache, self._dtype, window, self._chunk_tokens)
+            window: StepLayout(
+                batch, self._cache, self._dtype, self._keeper, window, self._chunk_tokens
+            )
             for window in dict.fromkeys(self._spec.sliding_windows)
         }
         layouts = self._layouts.values()
@@ -65,7 +73,7 @@ class PagedAttention:
         output = torch.empty(query.shape, dtype=query.dtype, device=query.device)
         extra = softcap, sinks
         for group in layout.groups:
-            self._decodes.attend(layer, group, query, output, scale, extra)
+            self._decodes.attend(layer, group, (query, key, value), output, scale, extra)
         for span in layout.spans:
             self._prefill(layer, span, (query, key, value), output, scale, extra)
         return output
@@ -73,6 +81,8 @@ class PagedAttention:
     def copy_blocks(self, copies: Sequence[BlockCopy]) -> None:
         """See ``AttentionBackend.copy_blocks``."""
         self._cache.copy_blocks(copies)
+        if copies and self._keeper is not None:
+            self._keeper.forget()
 
     def _prefill(
         self,

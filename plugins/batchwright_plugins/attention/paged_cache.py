@@ -112,12 +112,16 @@ class PagedCache:
             Keys and values, each ``[num_rows / 2 * block_size, head_size]``.
         """
         room = self._room[begin : begin + rows.shape[0]]
-        torch.index_select(self._layers[layer], 0, rows, out=room)
+        self.gather_into(layer, rows, room)
         tokens = room.view(-1, self.head_size)
         if blanks is not None:
             tokens.index_fill_(0, blanks, 0)
         keys, values = tokens.chunk(2)
         return keys, values
+
+    def gather_into(self, layer: int, rows: torch.Tensor, room: torch.Tensor) -> None:
+        """Copy blocks next to each other into somebody's room, as many tokens as it has."""
+        torch.index_select(self._layers[layer], 0, rows, out=room.view(len(rows), -1))
 
     def copy_blocks(self, copies: Sequence[BlockCopy]) -> None:
         """Copy whole blocks in every layer; all are read before any is written."""

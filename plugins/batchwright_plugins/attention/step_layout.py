@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from batchwright.protocols.attention import AttentionBatch
 
+    from .kept_groups import Kept, KeptGroups
     from .paged_cache import PagedCache
 
     Requests = NDArray[np.int64]
@@ -37,8 +38,12 @@ class DecodeGroup:
         num_shared: Keys at the beginning that all of them share, gathered once.
         shared_rows: ``[2 * num_kv_heads * num_shared_blocks]`` int64, their cache rows;
             None: they share none.
-        num_keys: Keys that are gathered for each, ``num_blocks * block_size``.
-        rows: ``[2 * num_kv_heads * num_reqs * num_blocks]`` int64, cache rows to gather.
+        num_keys: Keys that are attended to of each, ``num_blocks * block_size``.
+        rows: ``[2 * num_kv_heads * num_reqs * num_blocks]`` int64, cache rows to gather,
+            of as many blocks as are kept if they are; None: they are there already.
+        kept: Where what is gathered is kept; None: nowhere.
+        places: ``[num_kv_heads * num_reqs]`` int64, where the step's keys belong among
+            what is kept, as rows of a token; None without need.
         blanks: Gathered tokens that are to be set to zero; None: none.
         bias: ``[num_kv_heads * num_reqs, 1, num_keys]``, 0 for what the query sees of its
             own keys, else minus infinity.
@@ -49,7 +54,9 @@ class DecodeGroup:
     num_shared: int
     shared_rows: torch.Tensor | None
     num_keys: int
-    rows: torch.Tensor
+    rows: torch.Tensor | None
+    kept: Kept | None
+    places: torch.Tensor | None
     blanks: torch.Tensor | None
     bias: torch.Tensor
 
@@ -57,6 +64,12 @@ class DecodeGroup:
     def begin(self) -> int:
         """Rows that the shared keys and values take."""
         return 0 if self.shared_rows is None else len(self.shared_rows)
+
+    @property
+    def num_rows(self) -> int:
+        """Cache rows that are gathered into the common room."""
+        own = self.rows if self.kept is None else None
+        return self.begin + (0 if own is None else len(own))
 
 
 @frozen(eq=False)
@@ -89,6 +102,7 @@ class StepLayout:
         batch: The step's batch.
         cache: Whose blocks are gathered.
         dtype: Of biases.
+        keeper: Keeps what is gathered for decodes; None: nobody does.
         window: Tokens that a query sees, itself included; None: all before it.
         chunk_tokens: Most tokens that a group gathers (one request may exceed it).
     """
@@ -98,12 +112,14 @@ class StepLayout:
         batch: AttentionBatch,
         cache: PagedCache,
         dtype: torch.dtype,
+        keeper: KeptGroups | None,
         window: int | None,
         chunk_tokens: int,
     ) -> None:
         self._batch = batch
         self._cache = cache
         self._dtype = dtype
+        self._keeper = keeper if window is None else None
         self._window = window
         self._device = batch.slot_mapping.device
         self._counts = np.array(batch.query_lens, np.int64)
@@ -122,7 +138,7 @@ class StepLayout:
     @property
     def num_rows(self) -> int:
         """Most cache rows that are gathered at once."""
-        groups = max((g.begin + len(g.rows) for g in self.groups), default=0)
+        groups = max((g.num_rows for g in self.groups), default=0)
         spans = (len(span.rows) for span in self.spans if span.rows is not None)
         return max(groups, max(spans, default=0))
 
@@ -188,6 +204,8 @@ class StepLayout:
         width = int(self._widths[requests].max()) - num_shared
         lengths = self._tensor(self._lens[requests]).unsqueeze(1)
         seen = self._seen(first, width, lengths - 1)
+        kept = self._find(requests, num_shared, width)
+        is_filled = kept is not None and kept.is_filled
         is_all = len(requests) == self._starts[-1]
         return DecodeGroup(
             tokens=None if is_all else self._tensor(self._starts[requests]),
@@ -195,10 +213,27 @@ class StepLayout:
             num_shared=num_shared * self._cache.block_size,
             shared_rows=self._shared_rows(int(requests[0]), num_shared),
             num_keys=seen.shape[1],
-            rows=self._rows(requests, first, width, lengths),
+            rows=None
+            if is_filled
+            else self._rows(requests, first, kept.num_blocks if kept else width, lengths),
+            kept=kept,
+            places=self._places(requests, num_shared, kept) if kept and is_filled else None,
             blanks=self._blanks(first, seen),
             bias=self._bias(seen).repeat(self._cache.num_kv_heads, 1).unsqueeze(1),
         )
+
+    def _find(self, requests: Requests, num_shared: int, width: int) -> Kept | None:
+        if self._keeper is None:
+            return None
+        tables = self._batch.block_tables.numpy()[requests]
+        return self._keeper.find(self._lens[requests], tables, num_shared, width)
+
+    def _places(self, requests: Requests, num_shared: int, kept: Kept) -> torch.Tensor:
+        size = self._cache.block_size
+        inside = self._lens[requests] - 1 - num_shared * size
+        sequences = np.arange(self._cache.num_kv_heads * len(requests))
+        begins = sequences * (kept.num_blocks * size)
+        return self._tensor(begins + np.tile(inside, self._cache.num_kv_heads))
 
     def _shared_rows(self, request: int, num_blocks: int) -> torch.Tensor | None:
         if not num_blocks:

@@ -73,7 +73,7 @@ def _measure(config: Config, source: Path) -> dict[str, Any]:
 def _lines(figures: dict[str, Any]) -> list[tuple[str, str]]:
     limits = figures["limits"]
     lines = [
-        ("requests", f"{figures['requests']}, {figures['failed']} failed"),
+        ("requests", f"{figures['requests'] - figures['failed']} of {figures['requests']}"),
         ("time", f"{figures['seconds']:.2f} s in {figures['steps']} steps"),
         ("CPU time", f"{figures['cpu_seconds']:.2f} s, all threads together"),
         ("output tokens/s", f"{figures['output_tokens_per_second']:,.1f}"),
