@@ -23,7 +23,7 @@ class Kept:
     """Where a group's keys and values are kept.
 
     Args:
-        place: Which of the step's groups it is.
+        place: Which room it has.
         num_blocks: Blocks of each request that there is room for.
         is_filled: Whether all but this step's tokens are there already.
     """
@@ -75,22 +75,25 @@ class KeptGroups:
         self._spec = spec
         self._most_bytes = most_bytes
         self._dtype: torch.dtype = getattr(torch, spec.dtype)
-        self._before: list[_Seen] = []
-        self._now: list[_Seen] = []
+        self._before: dict[int, _Seen] = {}
+        self._now: dict[int, _Seen] = {}
         self._rooms: list[list[torch.Tensor]] = []
 
     def begin_step(self) -> None:
         """What was seen in the last step is what may go on in this one."""
-        self._before, self._now = self._now, []
+        self._before, self._now = self._now, {}
 
     def forget(self) -> None:
         """Nothing goes on: blocks were changed by something else than a step."""
-        self._now = []
+        self._now = {}
 
     def find(
         self, lens: NDArray[np.int64], tables: NDArray[np.int32], num_shared: int, num_blocks: int
     ) -> Kept | None:
-        """See the next group of the step.
+        """See a group of the step.
+
+        It is known again by the block of its first request's last token: nobody else
+        has written there.
 
         Args:
             lens: ``[num_reqs]``, tokens that each has in the cache after the step.
@@ -101,11 +104,12 @@ class KeptGroups:
         Returns:
             Where it is kept; None if it is not.
         """
-        place, kept = len(self._now), None
-        before = self._before[place] if place < len(self._before) else None
-        if before is not None and before.goes_on(lens, tables, num_shared, self._spec.block_size):
-            kept = self._keep(place, len(lens), num_blocks, before.kept)
-        self._now.append(_Seen(lens, tables, num_shared, kept))
+        size, last = self._spec.block_size, int(lens[0]) - 1
+        before = self._before.get(int(tables[0, (last - 1) // size]))
+        kept = None
+        if before is not None and before.goes_on(lens, tables, num_shared, size):
+            kept = self._keep(len(lens), num_blocks, before.kept)
+        self._now[int(tables[0, last // size])] = _Seen(lens, tables, num_shared, kept)
         return kept
 
     def room(self, kept: Kept, layer: int, num_reqs: int) -> torch.Tensor:
@@ -115,15 +119,19 @@ class KeptGroups:
         flat = self._rooms[kept.place][layer]
         return flat[: shape[0] * shape[1] * spec.head_size].view(*shape, spec.head_size)
 
-    def _keep(self, place: int, num_reqs: int, num_blocks: int, before: Kept | None) -> Kept | None:
+    def _keep(self, num_reqs: int, num_blocks: int, before: Kept | None) -> Kept | None:
         if before is not None and num_blocks <= before.num_blocks:
-            return Kept(place, before.num_blocks, is_filled=True)
+            return Kept(before.place, before.num_blocks, is_filled=True)
+        place = self._free_place() if before is None else before.place
         capacity = -(-(num_blocks + 1) // _SPARE_BLOCKS) * _SPARE_BLOCKS
-        return (
-            Kept(place, capacity, is_filled=False)
-            if self._make_room(place, num_reqs * capacity)
-            else None
-        )
+        if self._make_room(place, num_reqs * capacity):
+            return Kept(place, capacity, is_filled=False)
+        return None
+
+    def _free_place(self) -> int:
+        seen = (*self._before.values(), *self._now.values())
+        taken = {one.kept.place for one in seen if one.kept is not None}
+        return next(place for place in range(len(taken) + 1) if place not in taken)
 
     def _make_room(self, place: int, num_blocks: int) -> bool:
         """Have room for so many blocks of each head; say whether memory suffices."""
