@@ -10,9 +10,11 @@ from typing import Any, Protocol
 
 from attrs import field, frozen
 
+from batchwright.clock import MonotonicClock
 from batchwright.context import Context
 from batchwright.exceptions import ExecutorError
 from batchwright.messages import Leap, LeapOutput, ModelOutput, SchedulerOutput
+from batchwright.phases import Phases
 from batchwright.protocols.attention import AttentionBackend
 from batchwright.protocols.component import Component
 from batchwright.protocols.feature import ExecutorHalf
@@ -127,11 +129,16 @@ class Executor(Component):
     flight is put back to be computed again, ``restart`` is called, and the run goes
     on; ``executor.max_restarts`` in a row end it with ExecutorError. A fault that
     belongs to one request is answered in ``ModelOutput.errors`` instead.
+
+    Attributes:
+        phases: Where ``execute`` may note what its time went to (``phases.lap``); the
+            engine puts its own here.
     """
 
     def __init__(self, options: Any, ctx: Context) -> None:
         super().__init__(options, ctx)
         self._halves: dict[str, ExecutorHalf] = {}
+        self.phases = Phases(MonotonicClock())
 
     def install(self, name: str, half: ExecutorHalf | None) -> None:
         """Take up a feature's half; called before the first plan, once a feature."""
@@ -206,6 +213,19 @@ class Executor(Component):
         Cost class: once for many steps.
         """
         raise NotImplementedError  # asked only where it is overridden
+
+    def measure_limits(self, num_rows: int) -> Mapping[str, float]:
+        """What the machine allows, for who measures: called outside of steps.
+
+        Args:
+            num_rows: Tokens of a step.
+
+        Returns:
+            Where it can be told: ``products_seconds``, the time that the matrix products
+            of the model's weights with so many rows take by themselves, and
+            ``memory_bytes_per_second``, read and written, of a large copy.
+        """
+        return {}
 
     @abstractmethod
     def restart(self) -> None:

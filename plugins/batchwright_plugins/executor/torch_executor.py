@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from batchwright.messages import ModelOutput, SchedulerOutput
     from batchwright.protocols.attention import AttentionBackend, AttentionSpec
 
-    from .model_loader import LoadedModel
+    from .loaded_model import LoadedModel
     from .model_runner import ModelRunner
 
 __all__ = ["TorchExecutor", "TorchExecutorOptions"]
@@ -72,12 +73,13 @@ class TorchExecutor(Executor):
     _runner: ModelRunner | None = None
 
     def load(self, settings: ModelSettings) -> ModelInfo:
-        started = time.monotonic()
         _require(*_PACKAGES)
         folder = _folder(settings.path)
         quiet_openmp()
+        started = time.monotonic()
         import torch
 
+        imported = time.monotonic()
         from .model_loader import load_model, pick_device
         from .tokenizer import load_tokenizer
 
@@ -101,7 +103,7 @@ class TorchExecutor(Executor):
             tokenizer=load_tokenizer(folder),
             attention=choice.backend.name,
             attention_others=choice.others,
-            notes=_notes(self._loaded, threads, time.monotonic() - started),
+            notes=_notes(self._loaded, threads, imported - started, imported),
             path=folder,
         )
 
@@ -135,13 +137,29 @@ class TorchExecutor(Executor):
         if self._loaded is None:
             raise ExecutorError("the torch executor was asked for a KV cache before a model")
         self._runner = ModelRunner(
-            self._loaded, self._attention, self._settings.seed, num_blocks, block_size
+            self._loaded,
+            self._attention,
+            self._settings.seed,
+            num_blocks,
+            block_size,
+            lambda phase: self.phases.lap(phase),
         )
 
     def execute(self, plan: SchedulerOutput) -> ModelOutput:
         if self._runner is None:
             raise ExecutorError("the torch executor was given a plan before a KV cache")
         return self._runner.execute(plan)
+
+    def measure_limits(self, num_rows: int) -> Mapping[str, float]:
+        from .machine_limits import memory_bandwidth, products_seconds
+
+        if self._loaded is None:
+            return {}
+        dtype, device = self._loaded.spec.dtype, self._loaded.device
+        return {
+            "products_seconds": products_seconds(self._loaded.products, num_rows, dtype, device),
+            "memory_bytes_per_second": memory_bandwidth(device),
+        }
 
     def restart(self) -> None:
         if self._runner is not None:
@@ -204,12 +222,12 @@ def _window(spec: AttentionSpec) -> int | None:
     return max(windows) if len(windows) == spec.num_layers else None
 
 
-def _notes(loaded: LoadedModel, threads: int, seconds: float) -> tuple[str, ...]:
+def _notes(loaded: LoadedModel, threads: int, importing: float, imported: float) -> tuple[str, ...]:
     spec = loaded.spec
     place = f"cpu, {threads} threads" if spec.device == "cpu" else spec.device
     return (
         f"{loaded.num_parameters / 1e6:.0f}M parameters in {spec.dtype} on {place}",
         f"{spec.num_layers} layers, {spec.num_query_heads} query heads, "
         f"{spec.num_kv_heads} key heads of {spec.head_size}",
-        f"loaded in {seconds:.1f} s",
+        f"loaded in {time.monotonic() - imported:.1f} s (torch itself in {importing:.1f} s)",
     )
