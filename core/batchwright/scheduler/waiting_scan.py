@@ -158,11 +158,15 @@ class WaitingScan:
             Whether any were taken.
         """
         kv = self._state.kv
-        paused = [r for r in self._state.paused.values() if r is not request]
         lacking = need.num_full_blocks - kv.num_free_blocks
-        if lacking <= 0 or lacking > sum(len(kv.block_ids(r.view)) for r in paused):
+        if lacking <= 0:
             return False
-        return self._departures.reclaim_any(but=request)
+        for paused in reversed(self._state.paused.values()):  # in the order in which they go
+            if paused is not request:
+                lacking -= len(kv.block_ids(paused.view))
+            if lacking <= 0:
+                return self._departures.reclaim_any(but=request)
+        return False
 
     def _passes(
         self, gates: tuple[Gate, ...], phase: str, request: Request, *arguments: Any
