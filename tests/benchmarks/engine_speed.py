@@ -96,16 +96,18 @@ def _run(command: list[str], work: dict[str, Any]) -> dict[str, Any]:
 def measure(
     workload: Workload, python: str | None, peers: Sequence[str], rounds: int, folder: Path
 ) -> dict[str, list[Rates]]:
-    """By engine, the rates of every round."""
+    """By engine, the rates of every round; each is told as it comes."""
     work = workload.write(folder)
-    rates: dict[str, list[Rates]] = {}
+    engines = ("batchwright", *(peers if python is not None else ()))
+    rates: dict[str, list[Rates]] = {engine: [] for engine in engines}
     for _ in range(rounds):
-        turns = {"batchwright": ours(work, folder)}
-        if python is not None:
-            turns |= {engine: peer(python, engine, work, folder) for engine in peers}
-        for engine, answer in turns.items():
+        for engine in engines:
+            theirs = python if engine != "batchwright" else None
+            answer = peer(theirs, engine, work, folder) if theirs else ours(work, folder)
             cpu = answer["output_tokens"] / answer["cpu_seconds"]
-            rates.setdefault(engine, []).append((answer["output_tokens_per_second"], cpu))
+            rates[engine].append((answer["output_tokens_per_second"], cpu))
+            shown = ", ".join(f"{rate:,.0f}" for rate in rates[engine][-1])
+            print(f"{workload.name} {engine}: {shown}", file=sys.stderr, flush=True)
     return rates
 
 
