@@ -22,12 +22,12 @@ class Announcer:
 
     def __init__(self, components: Components, faults: Faults) -> None:
         self._faults = faults
-        self._subscribers: dict[str, list[tuple[Component, Callable[..., Any]]]] = {
-            event: [
+        self._subscribers: dict[str, tuple[tuple[Component, Callable[..., Any]], ...]] = {
+            event: tuple(
                 (component, getattr(component, event))
                 for component in components
                 if overrides(component, event)
-            ]
+            )
             for event in _EVENTS
         }
 
@@ -43,7 +43,7 @@ class Announcer:
             InvariantError: An observer that checks found a bug.
         """
         faults = self._faults
-        for component, method in tuple(self._subscribers[event]):
+        for component, method in self._subscribers[event]:
             try:
                 if faults.times_calls:
                     faults.call(component, event, arguments, method)
@@ -61,8 +61,8 @@ class Announcer:
         if not isinstance(component, Observer):
             self._faults.strike(component, event, what)
             return
-        for subscribers in self._subscribers.values():
-            subscribers[:] = [pair for pair in subscribers if pair[0] is not component]
+        for heard, pairs in self._subscribers.items():
+            self._subscribers[heard] = tuple(p for p in pairs if p[0] is not component)
         _log.warning(
             "%s: %s() %s; it is disabled for the rest of the run", component.ctx.label, event, what
         )

@@ -132,7 +132,9 @@ class Draft:
             The tokens that it had been granted.
         """
         request_id = request.request_id
-        num_tokens = self.tokens.pop(request_id, 0)
+        if request_id not in self.tokens:
+            return 0
+        num_tokens = self.tokens.pop(request_id)
         self.num_tokens_left += num_tokens
         debt = self.debts.pop(request_id, None)
         if debt is None:
