@@ -54,8 +54,9 @@ reference: $(STAMP)-test  ## Write the generated pages of docs/reference anew
 	$(BIN)/python -m batchwright_plugins.command.protocol_reference > docs/reference/protocols.md
 	$(BIN)/python -m batchwright_plugins.command.component_reference > docs/reference/components.md
 
-bench: $(STAMP)-engine  ## Measure what a step of the scheduler costs
+bench: $(STAMP)-engine  ## Measure what a step costs, and what a plugin adds
 	$(BIN)/python tests/benchmarks/scheduler_cost.py
+	$(BIN)/python tests/benchmarks/plugin_cost.py
 
 bench-peers: $(PEER_VENV)/.made  ## Measure it beside vLLM's scheduler, in one run
 	$(PEER) tests/benchmarks/scheduler_cost.py --peer

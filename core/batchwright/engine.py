@@ -18,7 +18,7 @@ from batchwright.messages import ModelOutput, RequestOutput, SchedulerOutput, St
 from batchwright.metrics import RequestTimes
 from batchwright.protocols import Executor, ModelInfo, Tokenizer
 from batchwright.protocols.component import overrides
-from batchwright.request import Request, RequestStatus
+from batchwright.request import Finish, Request, RequestStatus
 from batchwright.sampling_params import SamplingParams
 from batchwright.scheduler import Scheduler
 
@@ -173,14 +173,14 @@ class Engine:
         self._pending.popleft()
         return plan, self.scheduler.update_from_output(plan, output)
 
-    def leap(self, until: float) -> StepOutputs | None:
+    def leap(self, until: float) -> dict[str, Finish] | None:
         """Compute many steps at once, as far as nothing is decided in them.
 
         Args:
             until: No step begins at that time or later (seconds).
 
         Returns:
-            Who has ended; None if the next step is one to ``advance``.
+            By request, how it has ended; None if the next step is one to ``advance``.
         """
         if not self._leaps or self._pending:
             return None

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from batchwright import ModelOutput, Request, SamplingParams, Scheduler
+from batchwright import ModelOutput, Request, SamplingParams
+from batchwright.assembly import scheduler_from_config
+from batchwright.hookspecs import component_kinds
+from batchwright.protocols import Component
+from batchwright.testing import make_plugin
 from batchwright_plugins.kv.block_table import BlockTable
 
 __all__ = ["Ours"]
 
 
 class Ours:
-    """One scheduler under the default plugins, with the ``stats`` observer on."""
+    """One scheduler under the default plugins, with the ``stats`` observer on.
+
+    Args:
+        component: A plugin's class to add to them, or to use in their place.
+    """
 
     name = "batchwright"
 
@@ -23,19 +31,21 @@ class Ours:
         num_blocks: int,
         policy: str,
         hasher: str = "sha256",
+        component: type[Component] | None = None,
     ) -> None:
-        self.scheduler = Scheduler.from_config(
-            {
-                "model": {"max_model_len": 4096},
-                "scheduler": {
-                    "max_num_seqs": max_num_seqs,
-                    "max_num_batched_tokens": budget,
-                    "policy": policy,
-                },
-                "kv": {"num_blocks": num_blocks, "block_size": 16, "hasher": hasher},
-                "observer": [{"use": "stats"}],
-            }
-        )
+        config: dict[str, Any] = {
+            "model": {"max_model_len": 4096},
+            "scheduler": {
+                "max_num_seqs": max_num_seqs,
+                "max_num_batched_tokens": budget,
+                "policy": policy,
+            },
+            "kv": {"num_blocks": num_blocks, "block_size": 16, "hasher": hasher},
+            "gate": [{"use": "full-need"}],
+            "observer": [{"use": "stats"}],
+        }
+        plugins = [_select(config, component)] if component else []
+        self.scheduler = scheduler_from_config(config, plugins=plugins)
         self._plain = SamplingParams()
         self._hasher = self.scheduler.components.parts[0]
 
@@ -112,5 +122,15 @@ class Ours:
 
     def carried_ratio(self) -> float:
         """Share of decode-request-steps that no visit decided."""
-        (stats,) = self.scheduler.components.observers
+        stats = self.scheduler.components.observers[0]
         return float(stats.summary()["carried_ratio"])  # type: ignore[arg-type]
+
+
+def _select(config: dict[str, Any], component: type[Component]) -> object:
+    """Select a class in a configuration; the plugin that offers it."""
+    kind = next(kind for kind, base in component_kinds().items() if issubclass(component, base))
+    if kind == "policy":
+        config["scheduler"]["policy"] = component.name
+    else:
+        config.setdefault(kind, []).append({"use": component.name})
+    return make_plugin(**{kind: [component]})

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import plugin_cost
 import scheduler_cost
 from ours_side import Ours
 
@@ -43,3 +45,11 @@ def test_hashing_is_measured(hasher: str) -> None:
 def test_waiting_requests_are_compact() -> None:
     """4 bytes a token and about 3 KiB besides, of which Python objects are most."""
     assert scheduler_cost.memory(Ours, num_waiting=3_000) < 1.5 * 2**30 / 100_000
+
+
+@pytest.mark.parametrize(("name", "plugin"), plugin_cost.PLUGINS)
+def test_a_plugin_leaves_the_fast_path_on(name: str, plugin: type | None) -> None:
+    """All but a limit that is asked about decodes."""
+    for load in (partial(scheduler_cost.steady, num_running=16), scheduler_cost.mixed):
+        ((_, carried),) = plugin_cost.measure(load, [plugin])
+        assert carried >= 0.95 if plugin is not plugin_cost.DecodeLimit else carried == 0

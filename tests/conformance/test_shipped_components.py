@@ -42,7 +42,19 @@ ATTRIBUTES: dict[tuple[str, str], dict[str, Any]] = {
 }
 """What is said of components whose defaults would change nothing in small workloads."""
 
-ELSEWHERE = {("executor", "torch"): "test_shipped_executors"}
+ELSEWHERE = {
+    ("executor", "torch"): "test_shipped_executors",
+    ("executor", "simulated"): "test_shipped_executors",
+    ("predictor", "oracle"): "test_shipped_oracles",
+    ("predictor", "noisy"): "test_shipped_oracles",
+    ("workload", "azure"): "test_shipped_traces",
+    ("workload", "burstgpt"): "test_shipped_traces",
+    ("workload", "jsonl"): "test_shipped_traces",
+    ("workload", "mooncake"): "test_shipped_traces",
+    ("workload", "servegen"): "test_shipped_traces",
+    ("workload", "sharegpt"): "test_shipped_traces",
+    ("estimator", "measured"): "test_shipped_traces",
+}
 
 for found in SHIPPED:
     place = found.kind, found.name

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from batchwright.assembly import Assembly
+from batchwright.config import Config
 from batchwright.testing.conformance import ExecutorConformance
 from batchwright.testing.executor import ScriptedExecutor
+from batchwright_plugins.executor.simulated import Simulated
 from batchwright_plugins.executor.torch_executor import TorchExecutor
 
 
@@ -43,6 +46,20 @@ class TestTorch(ExecutorConformance):
     @pytest.fixture(autouse=True)
     def _model(self, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(type(self), "model", str(tiny_llama))
+
+
+class TestSimulated(ExecutorConformance):
+    component = Simulated
+    model = "none"
+
+    def build(self) -> Simulated:
+        """In a simulation it is given an estimator."""
+        executor = super().build()
+        limits = executor.ctx.limits
+        config = Config.from_dict({})
+        assembly = Assembly(config, plugins=self.plugins())
+        executor.ctx.parts["estimator"] = assembly.make(config.once("estimator"), limits)
+        return executor
 
 
 class TestScripted(ExecutorConformance):

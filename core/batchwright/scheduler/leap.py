@@ -15,9 +15,9 @@ from array import array
 from collections import deque
 from typing import Final
 
-from batchwright.messages import Leap, LeapOutput, StepOutputs
+from batchwright.messages import Leap, LeapOutput
 from batchwright.protocols.component import overrides
-from batchwright.request import Request
+from batchwright.request import Finish, Request
 from batchwright.scheduler.results import Results
 from batchwright.scheduler.state import State
 
@@ -115,11 +115,11 @@ class Leaps:
                 return step
         return most
 
-    def commit(self, leap: Leap, output: LeapOutput) -> StepOutputs:
+    def commit(self, leap: Leap, output: LeapOutput) -> dict[str, Finish]:
         """Take over what was computed.
 
         Returns:
-            Who has ended; new tokens are not listed.
+            By request, how it has ended.
         """
         state, num_steps = self._state, output.num_steps
         steady = state.steady
@@ -132,9 +132,10 @@ class Leaps:
         state.now = output.last_begin
         if output.ends or steady.ending:
             self._end(output)
-        outputs = StepOutputs(state.step_id - 1)
-        outputs.finished, state.ended = state.ended, {}
-        return outputs
+        ended = state.ended
+        if ended:
+            state.ended = {}
+        return ended
 
     def _carry(self, num_steps: int) -> None:
         """Give blocks to those that need one, step by step in order of admission."""

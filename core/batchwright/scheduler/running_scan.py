@@ -50,14 +50,23 @@ class RunningScan:
         state = self._state
         steady = state.steady
         growing = steady.growing()
-        if steady.can_carry(state.draft.num_tokens_left, order_matters=self._orders_running) and (
-            not growing or len(growing) <= state.kv.num_free_blocks
+        if (
+            steady.can_carry(state.draft.num_tokens_left)
+            and (not growing or len(growing) <= state.kv.num_free_blocks)
+            and not (self._orders_running and self._contend(len(growing)))
         ):
             self._carry(growing, steady.filling())
             return steady.others if len(steady) < len(state.running) else []
         steady.dissolve()
         everyone = list(state.running.values())
         return self._in_policy_order(everyone) if self._orders_running else everyone
+
+    def _contend(self, num_growing: int) -> bool:
+        """Whether the policy's order of running requests decides who gets what."""
+        state = self._state
+        draft = state.draft
+        num_tokens = min(draft.num_tokens_left, draft.num_prefill_tokens_left)
+        return state.steady.contend(num_tokens, state.kv.num_free_blocks - num_growing)
 
     def _carry(self, growing: list[Request], filling: list[Request]) -> None:
         """Grant all steady decodes their token; give blocks to those that need one."""

@@ -15,7 +15,7 @@ from batchwright.exceptions import StepError
 from batchwright.messages import Leap, LeapOutput, ModelOutput, SchedulerOutput, StepOutputs
 from batchwright.protocols import KVManager
 from batchwright.protocols.component import overrides
-from batchwright.request import Request, RequestStatus
+from batchwright.request import Finish, Request, RequestStatus
 from batchwright.scheduler.components import Components
 from batchwright.scheduler.departures import Departures
 from batchwright.scheduler.faults import blame, set_up
@@ -186,11 +186,11 @@ class Scheduler:
         self._refuse_within("plan_leap()")
         return self._leaps.plan(until)
 
-    def commit_leap(self, leap: Leap, output: LeapOutput) -> StepOutputs:
+    def commit_leap(self, leap: Leap, output: LeapOutput) -> dict[str, Finish]:
         """Commit what the executor computed in a leap, planned just before.
 
         Returns:
-            Who has ended; new tokens are not listed.
+            By request, how it has ended, since the last update.
 
         Raises:
             StepError: A component called it.

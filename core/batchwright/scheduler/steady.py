@@ -48,6 +48,7 @@ class SteadyDecodes:
         *,
         enabled: bool,
     ) -> None:
+        self._block_size = block_size
         self._num_lookahead_tokens = num_lookahead_tokens
         self.epoch = Epoch()
         self.enabled = enabled
@@ -108,13 +109,11 @@ class SteadyDecodes:
         """Have a steady request come due when it has computed so many tokens."""
         self.calendar.appoint(request, num_computed_tokens)
 
-    def can_carry(self, num_tokens: int, *, order_matters: bool) -> bool:
+    def can_carry(self, num_tokens: int) -> bool:
         """Whether every steady request gets its token, before all others.
 
         Args:
             num_tokens: Tokens of the step's budget.
-            order_matters: Whether the policy orders running requests. Then others may
-                not go short either, nor need blocks: the order would decide who does.
         """
         num_steady = len(self.columns.ids)
         if not num_steady or num_steady > num_tokens:
@@ -122,9 +121,24 @@ class SteadyDecodes:
         if self._others:
             last = self.columns.last_order
             for request in self._others.values():
-                if order_matters or request.running_order < last:
+                if request.running_order < last:
                     return False
         return True
+
+    def contend(self, num_tokens: int, num_blocks: int) -> bool:
+        """Whether some running request may get less than it owes, so that order decides.
+
+        Args:
+            num_tokens: Tokens of the step's budget.
+            num_blocks: Blocks that are free after those that steady requests take.
+        """
+        if not self._others:
+            return False
+        debts = [request.debt for request in self._others.values()]
+        # A grant reaches into at most one block more than it fills, before and after.
+        slots = sum(debts) + len(debts) * self._num_lookahead_tokens
+        most_blocks = slots // self._block_size + 2 * len(debts)
+        return len(self.columns) + sum(debts) > num_tokens or most_blocks > num_blocks
 
     def growing(self) -> list[Request]:
         """Those whose next slot goes into a block that they may not have yet.

@@ -94,8 +94,8 @@ def calibrate(log: Path) -> Calibration:
     times = [times[i] for i in kept]
     predicted = [sum(c * x for c, x in zip(found, rows[i], strict=True)) for i in kept]
     errors = sorted(abs(p / t - 1) for p, t in zip(predicted, times, strict=True))
-    error = percentile(errors, 50) or 0.0
-    return Calibration(tuple(found), len(kept), error, sum(times), sum(predicted))
+    median = percentile(errors, 50) or 0.0
+    return Calibration(tuple(found), len(kept), median, sum(times), sum(predicted))
 
 
 def measure(config: Config) -> Calibration:

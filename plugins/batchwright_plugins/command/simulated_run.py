@@ -202,7 +202,7 @@ def _summary(config: Config, simulation: Simulation, oracles: list[str]) -> dict
     scheduler = simulation.engine.scheduler
     return {
         "workload": config.simulation.workload,
-        "estimator": config.simulation.estimator,
+        "estimator": config.truth.name,
         "policy": scheduler.components.policy.name,
         "predictor": scheduler.components.predictor.name,
         "seed": config.scheduler.seed,

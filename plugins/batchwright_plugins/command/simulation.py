@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from batchwright.exceptions import ConfigError, RequestRefusedError
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from batchwright.config.sections import SimulationSection
     from batchwright.engine import Engine
-    from batchwright.messages import StepOutputs
     from batchwright.protocols import Arrival, Truth, Workload
+    from batchwright.request import Finish
     from batchwright.request_view import RequestView
     from batchwright_plugins.command.arriving import Arriving
     from batchwright_plugins.command.caps import Caps
@@ -114,12 +114,12 @@ class Simulation:
         plan, outputs = self.engine.advance()
         if outputs is None:
             return
-        self._note_ends(outputs)
+        self._note_ends(outputs.finished)
         if plan.is_empty and not outputs.finished:
             self._idle()
 
-    def _note_ends(self, outputs: StepOutputs) -> None:
-        for request_id, finish in outputs.finished.items():
+    def _note_ends(self, finished: Mapping[str, Finish]) -> None:
+        for request_id, finish in finished.items():
             self._end(request_id, finish.reason)
 
     def _idle(self) -> None:

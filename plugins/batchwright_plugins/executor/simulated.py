@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from operator import sub
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
@@ -28,7 +29,9 @@ EOS: Final = 0
 """The token that ends a sequence."""
 
 _VOCAB_SIZE: Final = 2**32 - 1
-_END: Final = [EOS]
+_ENDLESS: Final = 1 << 62
+_LAST: Final = 2
+"""Length minus computed tokens of a decode that samples its last token."""
 
 
 @frozen
@@ -66,28 +69,6 @@ class KnownLengths:
         self._by_id.pop(request_id, None)
 
 
-class _Sequence:
-    """What the executor knows of a request.
-
-    Args:
-        num_prompt_tokens: Tokens of its prompt.
-        length: Known tokens at its end; 0: it does not end by itself.
-        token_id: What it puts out until then.
-
-    Attributes:
-        row: An answer of that token.
-        page: The token, as often as a leap has steps.
-    """
-
-    __slots__ = ("length", "num_prompt_tokens", "page", "row")
-
-    def __init__(self, num_prompt_tokens: int, length: int, token_id: int) -> None:
-        self.num_prompt_tokens = num_prompt_tokens
-        self.length = length
-        self.row = [token_id]
-        self.page = array("I", self.row) * MOST_STEPS
-
-
 class Simulated(Executor):
     """Answers plans at once, and lets the clock go on by what a step would take.
 
@@ -102,8 +83,12 @@ class Simulated(Executor):
     def __init__(self, options: Any, ctx: Context) -> None:
         super().__init__(options, ctx)
         self.lengths = KnownLengths()
-        self._estimator: Estimator | None = ctx.parts.get("estimator")
-        self._sequences: dict[str, _Sequence] = {}
+        self._estimator: Estimator | None = None
+        self._num_prompt_tokens: dict[str, int] = {}
+        self._length_of: dict[str, int] = {}
+        """By request, known tokens at its end."""
+        self._page_of: dict[str, array[int]] = {}
+        """By request, the token that it repeats, as often as a leap has steps."""
         self._behind: dict[str, int] = {}
         """Tokens known of requests that are still being computed up to the last of them."""
 
@@ -117,6 +102,7 @@ class Simulated(Executor):
         Raises:
             ConfigError: There is no estimator: this is no simulation.
         """
+        self._estimator = self.ctx.parts.get("estimator")
         if self._estimator is None:
             problem = f"executor {self.name!r} has no estimator; it works in simulations alone"
             raise ConfigError(problem, path="executor.use")
@@ -132,14 +118,12 @@ class Simulated(Executor):
         """Nothing is kept in blocks."""
 
     def restart(self) -> None:
-        self._sequences.clear()
-        self._behind.clear()
+        for table in (self._num_prompt_tokens, self._length_of, self._page_of, self._behind):
+            table.clear()
 
     def execute(self, plan: SchedulerOutput) -> ModelOutput:
         for request_id in plan.finished_req_ids:
-            self._sequences.pop(request_id, None)
-            self._behind.pop(request_id, None)
-            self.lengths.forget(request_id)
+            self._forget(request_id)
         output = ModelOutput()
         if plan.num_scheduled_tokens:
             starts = self._take_over(plan)
@@ -150,24 +134,34 @@ class Simulated(Executor):
 
     def leap(self, leap: Leap) -> LeapOutput:
         assert self._estimator is not None, "load() was called"
-        sequences = [self._sequences[request_id] for request_id in leap.req_ids]
-        lefts = [s.length - len(t) for s, t in zip(sequences, leap.token_ids, strict=True)]
-        most = min([leap.max_steps, MOST_STEPS, *[left for left in lefts if left > 0]])
+        ids = leap.req_ids
+        # Tokens that each still puts out: a loop in C, since this is done at every event.
+        lefts = list(map(sub, map(self._length_of.__getitem__, ids), map(len, leap.token_ids)))
+        shortest = min(lefts)
+        most = min(leap.max_steps, MOST_STEPS, shortest)
         clock, until = self.ctx.clock, leap.until
         begin = now = clock.now()
         num_steps = 0
-        for seconds in self._estimator.decode_times(len(sequences), leap.context):
+        for seconds in self._estimator.decode_times(len(ids), leap.context):
             begin = now
             now += seconds  # one by one, as stepping does: sums of floats depend on it
             num_steps += 1
             if num_steps == most or now >= until:
                 break
         clock.wait_until(now)
-        pieces = [sequence.page[:num_steps] for sequence in sequences]
-        ends = [at for at, left in enumerate(lefts) if left == num_steps]
-        for at in ends:
-            pieces[at][-1] = EOS
-        return LeapOutput(num_steps, pieces, begin, ends)
+        page_of = self._page_of
+        pieces = [page_of[request_id][:num_steps] for request_id in ids]
+        output = LeapOutput(num_steps, pieces, begin)
+        if num_steps == shortest:
+            output.ends = [at for at, left in enumerate(lefts) if left == num_steps]
+            for at in output.ends:
+                pieces[at][-1] = EOS
+        return output
+
+    def _forget(self, request_id: str) -> None:
+        for table in (self._num_prompt_tokens, self._length_of, self._page_of, self._behind):
+            table.pop(request_id, None)
+        self.lengths.forget(request_id)
 
     def _take_over(self, plan: SchedulerOutput) -> dict[str, int]:
         """Bring what is known of the requests up to date.
@@ -178,41 +172,47 @@ class Simulated(Executor):
         cached = plan.scheduled_cached_reqs
         starts = dict(zip(cached.req_ids, cached.num_computed_tokens, strict=True))
         for request_id in cached.resumed_req_ids:
-            sequence = self._sequences[request_id]
             num_outputs = cached.num_output_tokens[cached.req_ids.index(request_id)]
-            self._behind[request_id] = sequence.num_prompt_tokens + num_outputs
+            self._behind[request_id] = self._num_prompt_tokens[request_id] + num_outputs
         for new in plan.scheduled_new_reqs:
-            num_prompt = len(new.prompt_token_ids)
-            length, token_id = self.lengths.answer(new.req_id)
-            self._sequences[new.req_id] = _Sequence(
-                num_prompt, length and num_prompt + length, token_id
-            )
-            self._behind[new.req_id] = num_prompt + len(new.output_token_ids)
-            starts[new.req_id] = new.num_computed_tokens
+            request_id, num_prompt = new.req_id, len(new.prompt_token_ids)
+            length, token_id = self.lengths.answer(request_id)
+            self._num_prompt_tokens[request_id] = num_prompt
+            self._length_of[request_id] = num_prompt + length if length else _ENDLESS
+            self._page_of[request_id] = array("I", [token_id]) * MOST_STEPS
+            self._behind[request_id] = num_prompt + len(new.output_token_ids)
+            starts[request_id] = new.num_computed_tokens
         return starts
 
     def _pass_time(self, plan: SchedulerOutput, starts: Mapping[str, int]) -> None:
         assert self._estimator is not None, "load() was called"
-        shape = StepShape()
-        num_decodes, context = len(starts), sum(starts.values())
-        if plan.total_num_scheduled_tokens > num_decodes:
-            for request_id, num_tokens in plan.num_scheduled_tokens.items():
-                if num_tokens > 1:
-                    shape = shape.with_prefill(num_tokens, starts[request_id])
-                    num_decodes -= 1
-                    context -= starts[request_id]
-        if num_decodes:
-            shape = shape.with_decodes(num_decodes, context)
+        num_requests, context = len(starts), sum(starts.values())
+        num_tokens = plan.total_num_scheduled_tokens
+        if num_tokens == num_requests:
+            shape = StepShape(num_requests, context)
+        else:
+            grants = plan.num_scheduled_tokens.items()
+            prefills = [(n, starts[request_id]) for request_id, n in grants if n > 1]
+            num_decodes = num_requests - len(prefills)
+            shape = StepShape(
+                num_decodes,
+                context - sum(start for _, start in prefills),
+                len(prefills),
+                num_tokens - num_decodes,
+                sum([n * (start + n / 2) for n, start in prefills]),
+            )
         clock = self.ctx.clock
         clock.wait_until(clock.now() + self._estimator.step_time(shape))
 
     def _sample(self, plan: SchedulerOutput, starts: Mapping[str, int]) -> list[list[int]]:
         """A token for each request whose last known token was computed; drafts are wrong."""
-        sequences, behind = self._sequences, self._behind
-        rows = [
-            _END if start + 2 == (sequence := sequences[request_id]).length else sequence.row
-            for request_id, start in starts.items()
-        ]
+        page_of, behind = self._page_of, self._behind
+        rows = [[page_of[request_id][0]] for request_id in starts]
+        lefts = list(map(sub, map(self._length_of.__getitem__, starts), starts.values()))
+        if _LAST in lefts:
+            for at, left in enumerate(lefts):
+                if left == _LAST:
+                    rows[at] = [EOS]
         if behind or plan.scheduled_draft_token_ids:
             grants, drafts = plan.num_scheduled_tokens, plan.scheduled_draft_token_ids
             for at, (request_id, start) in enumerate(starts.items()):
@@ -226,5 +226,5 @@ class Simulated(Executor):
         if computed < self._behind.get(request_id, 0):
             return []
         self._behind.pop(request_id, None)
-        sequence = self._sequences[request_id]
-        return _END if computed + 1 == sequence.length else sequence.row
+        at_end = computed + 1 == self._length_of[request_id]
+        return [EOS if at_end else self._page_of[request_id][0]]

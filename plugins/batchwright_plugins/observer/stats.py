@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from array import array
 from typing import TYPE_CHECKING, Any
 
-from batchwright.metrics import RequestTimes, mean, percentile
+from batchwright.metrics import RequestTimes
 from batchwright.protocols import Observer
+from batchwright_plugins.observer.distribution import Distribution
 
 if TYPE_CHECKING:
     from batchwright.context import Context
@@ -24,7 +24,7 @@ class Stats(Observer):
 
     A step costs it what was visited in it, nothing a carried decode. Latencies are those
     of requests that ended by themselves (``stop``, ``length``): aborted and failed ones
-    are counted, not timed. A preempted request has one TTFT, that of its first token.
+    are counted, not timed; beyond 100,000 of them percentiles are 0.05 % off. A preempted request has one TTFT, that of its first token.
 
     Keys of ``summary()``, in order (None where there is nothing to measure):
 
@@ -50,7 +50,7 @@ class Stats(Observer):
     def __init__(self, options: Any, ctx: Context) -> None:
         super().__init__(options, ctx)
         self._live: dict[str, RequestView] = {}
-        self._times = {name: array("d") for name in _TIMES}
+        self._times = {name: Distribution() for name in _TIMES}
         self._finished = dict.fromkeys(_REASONS, 0)
         self._num_added = 0
         self._begin: float | None = None
@@ -88,7 +88,7 @@ class Stats(Observer):
             for name, values in self._times.items():
                 value = getattr(times, name)
                 if value is not None:
-                    values.append(value)
+                    values.add(value)
 
     def summary(self) -> dict[str, object]:
         ended = self._finished["stop"] + self._finished["length"]
@@ -126,10 +126,10 @@ class Stats(Observer):
     def _latencies(self) -> dict[str, float | None]:
         found: dict[str, float | None] = {}
         for name, values in self._times.items():
-            ordered = sorted(values)
-            found[f"{name}_mean_s"] = mean(ordered)
-            for share in _PERCENTILES:
-                found[f"{name}_p{share}_s"] = percentile(ordered, share)
+            average, percentiles = values.figures(_PERCENTILES)
+            found[f"{name}_mean_s"] = average
+            for share, value in zip(_PERCENTILES, percentiles, strict=True):
+                found[f"{name}_p{share}_s"] = value
         return found
 
     def _recomputing(self) -> dict[str, object]:

@@ -37,9 +37,7 @@ class ClientOptions:
         default_text="lognormal, mean 512",
     )
     output: Lengths = option(
-        Factory(lambda: Lengths(mean=128.0, most=1024)),
-        "Output lengths.",
-        default_text="lognormal, mean 128, most 1024",
+        Factory(lambda: Lengths(mean=128.0)), "Output lengths.", default_text="lognormal, mean 128"
     )
     prefixes: Prefixes = option(
         Factory(Prefixes), "A tree of prefixes that prompts share.", default_text="none"

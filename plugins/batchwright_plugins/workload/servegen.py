@@ -75,12 +75,10 @@ class ServeGen(Workload):
 
     @property
     def rate(self) -> float | None:
-        total = sum(
-            window.rate * max(0.0, end - begin)
-            for client in self.clients
-            for window, begin, end in self._spans(client)
-        )
-        return total / self.options.seconds or None
+        spans = [span for client in self.clients for span in self._spans(client)]
+        total = sum(window.rate * (end - begin) for window, begin, end in spans)
+        last = max((end for _, _, end in spans), default=self.options.start)
+        return total / (last - self.options.start) if total else None
 
     def arrivals(self) -> Iterator[Arrival]:
         streams = [self._of(client) for client in self.clients]

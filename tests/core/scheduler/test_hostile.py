@@ -269,6 +269,7 @@ CASES: dict[str, dict[str, Case]] = {
     "predictor": {
         **ABOUT,
         "output_tokens": Case("step", [*without(), [NAN], [-1.0], [float("inf")], ["x"], []]),
+        "summary": Case("logged"),
     },
     "feature": {
         **ABOUT,
@@ -301,6 +302,7 @@ CASES: dict[str, dict[str, Case]] = {
         "free": Case("logged"),
         "num_own_blocks": Case("logged"),
         "audit": Case("logged"),
+        "leap": Case("logged"),  # called in simulations alone: see tests/simulation
         "num_usable_blocks": Case("logged"),
         "num_free_blocks": Case("run"),
         "usage": Case("logged"),
@@ -321,6 +323,8 @@ ELSEWHERE = {
     "executor": "test_executor_failures",
     "attention": "an executor's part: its failures are the executor's",
     "command": "not part of a run",
+    "estimator": "its failures are those of who asks it",
+    "workload": "not part of a scheduler",
 }
 QUEUE = {
     "peek": Case("step", [*without(), 5]),

@@ -16,9 +16,11 @@ from attrs import frozen
 
 from batchwright.hookspecs import component_kinds
 from batchwright.protocols import (
+    Arrival,
     Caps,
     Command,
     Control,
+    Estimator,
     Eviction,
     ExecutorHalf,
     Feature,
@@ -32,6 +34,7 @@ from batchwright.protocols import (
     Resource,
     SchedulingPolicy,
     Victim,
+    Workload,
 )
 from batchwright.queues import WindowQueue
 from batchwright.testing.conformance import CONFORMANCE, Conformance, conformance_for
@@ -530,6 +533,81 @@ class Silent(Command):
         return click.Command("silent")
 
 
+class Uneven(Estimator):
+    """Takes another time whenever it is asked."""
+
+    name = "uneven"
+    count = 0
+
+    def step_time(self, shape):
+        self.count += 1
+        return float(self.count)
+
+
+class Shrinks(Estimator):
+    """Takes less time for more tokens."""
+
+    name = "shrinks"
+
+    def step_time(self, shape):
+        return 1 / (1 + shape.num_tokens)
+
+
+class Hopes(Estimator):
+    """Promises more tokens than there is time for."""
+
+    name = "hopes"
+
+    def step_time(self, shape):
+        return 1.0 + shape.num_tokens
+
+    def max_tokens(self, deadline, shape, context=0):
+        return 10 * super().max_tokens(deadline, shape, context)
+
+
+class Drifts(Estimator):
+    """Times of decodes in a row that are not those of each."""
+
+    name = "drifts"
+
+    def step_time(self, shape):
+        return 1.0 + shape.decode_context
+
+    def decode_times(self, num_decodes, context):
+        return (1.0 + context for _ in iter(int, 1))
+
+
+class Backwards(Workload):
+    """The last one first."""
+
+    name = "backwards"
+    max_output_tokens = 1
+
+    def arrivals(self):
+        for moment in (2.0, 1.0):
+            yield Arrival(time=moment, prompt_token_ids=[1], num_output_tokens=1)
+
+
+class Empty(Workload):
+    """Asks for nothing."""
+
+    name = "empty"
+    max_output_tokens = 1
+
+    def arrivals(self):
+        yield Arrival(time=0.0, prompt_token_ids=[], num_output_tokens=1)
+
+
+class Fresh(Workload):
+    """Another workload at every reading."""
+
+    name = "fresh"
+    max_output_tokens = 9
+
+    def arrivals(self):
+        yield Arrival(time=self.ctx.random.random(), prompt_token_ids=[1], num_output_tokens=1)
+
+
 BAD: list[tuple[str, type, str]] = [
     ("policy", Unstable, "test_keys_are_numbers_and_stable"),
     ("policy", Ages, "test_keys_stay_while_requests_wait"),
@@ -553,6 +631,13 @@ BAD: list[tuple[str, type, str]] = [
     ("preemption", Boasts, "test_kept_tokens_are_a_count"),
     ("predictor", Pessimist, "test_estimates_are_finite_counts"),
     ("predictor", Compares, "test_batch_answers_what_single_requests_do"),
+    ("estimator", Uneven, "test_times_are_finite_and_pass"),
+    ("estimator", Shrinks, "test_more_work_takes_no_less_time"),
+    ("estimator", Hopes, "test_most_tokens_are_in_time"),
+    ("estimator", Drifts, "test_decodes_in_a_row_take_the_same_times"),
+    ("workload", Backwards, "test_arrivals_are_in_order"),
+    ("workload", Empty, "test_arrivals_can_be_served"),
+    ("workload", Fresh, "test_same_seed_arrives_the_same"),
     ("kv", Overcommits, "test_allocation_is_a_transaction"),
     ("kv", Touches, "test_looking_changes_nothing"),
     ("hasher", Short, "test_digests_have_their_size"),

@@ -48,8 +48,8 @@ def test_help_lists_commands_with_their_help(install_distribution):
     result = run("--help")
 
     assert result.exit_code == 0
-    assert "config   Show or check a configuration." in result.output
-    assert "hello    Greets." in result.output
+    assert "config     Show or check a configuration." in result.output
+    assert "hello      Greets." in result.output
     assert "faults" not in result.output.replace("defaults", "")
 
 

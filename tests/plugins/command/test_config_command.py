@@ -59,7 +59,10 @@ def test_show_without_a_file_writes_the_defaults():
     shown = Config.from_dict(tomllib.loads(config("show").output))
 
     assert attrs.evolve(shown, options={}) == Config()
-    assert shown.options == {"executor": {"torch": {"device": "auto"}}}
+    assert shown.options == {
+        "executor": {"torch": {"device": "auto"}},
+        "estimator": {"linear": {"profile": "rtxpro6000-llama3.1-8b", "overhead": 0.0}},
+    }
 
 
 def test_show_defaults_is_a_configuration_of_defaults():
