@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from batchwright import Command, hookimpl
 from batchwright_plugins.command.calibrate import CalibrateCommand
+from batchwright_plugins.command.compare import CompareCommand
 from batchwright_plugins.command.config import ConfigCommand
 from batchwright_plugins.command.explain import ExplainCommand
 from batchwright_plugins.command.new import NewCommand
@@ -18,6 +19,7 @@ from batchwright_plugins.command.workload import WorkloadCommand
 
 __all__ = [
     "CalibrateCommand",
+    "CompareCommand",
     "ConfigCommand",
     "ExplainCommand",
     "NewCommand",
@@ -33,6 +35,7 @@ def batchwright_register_command() -> list[type[Command]]:
     """Offer the commands."""
     return [
         CalibrateCommand,
+        CompareCommand,
         ConfigCommand,
         ExplainCommand,
         NewCommand,

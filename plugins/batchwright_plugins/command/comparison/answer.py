@@ -1,0 +1,129 @@
+"""The answer of a comparison, in a few sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from batchwright_plugins.command.comparison.measure import MEASURES
+from batchwright_plugins.command.comparison.wording import change, range_of_change, value
+
+if TYPE_CHECKING:
+    from batchwright_plugins.command.comparison.summary import Contender, Summary, Versus
+
+__all__ = ["answer", "is_told_apart"]
+
+_PRICES: Final = (
+    "ttft_p99", "tpot_p99", "e2e_p99", "ttft_mean", "e2e_mean", "output_tokens_per_s",
+)  # fmt: skip
+_NOTABLE: Final = 1.05
+
+
+def answer(summary: Summary) -> Iterator[str]:
+    """Who is best by how much, what that costs, and who cannot be trusted."""
+    if not summary.num_done:
+        yield "No cell is done: there is nothing to compare yet."
+        return
+    if summary.num_done < summary.num_cells:
+        yield f"Unfinished: {summary.num_done} of {summary.num_cells} cells are done."
+    if not summary.ranked:
+        yield "No policy has run without a fault."
+    elif len(summary.contenders) == 1:
+        yield _alone(summary, summary.ranked[0])
+    else:
+        yield _best(summary, summary.ranked[0])
+        yield from _price(summary, summary.ranked[0])
+    yield from _warnings(summary)
+
+
+def _alone(summary: Summary, only: Contender) -> str:
+    measure, rate = summary.measure, summary.top_rate
+    spread = only.at(rate, measure.key)
+    found = value(measure, spread.mean if spread else None)
+    return f"{only.label} alone: {measure.name} {found}{_at(rate)}."
+
+
+def _best(summary: Summary, best: Contender) -> str:
+    measure, baseline = summary.measure, summary.baseline
+    if best is baseline:
+        second = summary.ranked[1] if len(summary.ranked) > 1 else None
+        if second is None or second.versus is None:
+            return f"{best.label} is the only one that has run without a fault."
+        return (
+            f"Nothing beats {best.label} by {measure.name}: next is {second.label} with "
+            f"{_told(summary, second.versus)}."
+        )
+    if best.versus is None:
+        return f"{best.label} is best by {measure.name}; {baseline.label} cannot be compared with."
+    if not is_told_apart(summary, best.versus):
+        return (
+            f"By {measure.name} these seeds do not tell {best.label}, which is first, from "
+            f"{baseline.label}: {_told(summary, best.versus)}."
+        )
+    return f"{best.label} is best by {measure.name}: {_told(summary, best.versus)}."
+
+
+def _told(summary: Summary, versus: Versus) -> str:
+    measure, label = summary.measure, summary.baseline.label
+    rates = "" if len(summary.rates) < 2 else f" on average over {len(summary.rates)} rates"
+    of = f"{label}'s" if measure.by_ratio else f"against {label}"
+    spread = f" ({range_of_change(measure, versus)} over seeds)" if summary.seeds_differ else ""
+    return (
+        f"{change(measure, versus.change)} {of}{rates}{spread}, better in "
+        f"{versus.wins} of {versus.pairs} paired runs"
+    )
+
+
+def is_told_apart(summary: Summary, versus: Versus) -> bool:
+    """Whether every seed says the same of a contender and the baseline."""
+    nothing = 1.0 if summary.measure.by_ratio else 0.0
+    return versus.least > nothing or versus.most < nothing
+
+
+def _price(summary: Summary, best: Contender) -> Iterator[str]:
+    """What the best one does worse than the baseline, at the highest rate: the worst of it."""
+    if best is summary.baseline:
+        return
+    rate = summary.top_rate
+    prices = []
+    for key in _PRICES:
+        own, other = best.at(rate, key), summary.baseline.at(rate, key)
+        if own and other and own.mean > 0 and other.mean > 0:
+            is_less = MEASURES[key].better == "less"
+            ratio = own.mean / other.mean if is_less else other.mean / own.mean
+            prices.append((ratio, key, own.mean, other.mean))
+    worst = max(prices, default=None)
+    if worst is None:
+        return
+    if worst[0] < _NOTABLE:
+        yield (
+            f"It pays for that with nothing measured here: no latency and no throughput is more "
+            f"than 5 % worse{_at(rate)}."
+        )
+        return
+    _, key, own_mean, other_mean = worst
+    measure = MEASURES[key]
+    yield (
+        f"Its price{_at(rate)}: {measure.name} {value(measure, own_mean)} against "
+        f"{value(measure, other_mean)}."
+    )
+
+
+def _warnings(summary: Summary) -> Iterator[str]:
+    for contender in summary.contenders:
+        if contender.faults:
+            num_bad = sum(1 for cell in contender.cells if cell.fault)
+            yield (
+                f"{contender.label} is not ranked; {num_bad} of {len(contender.cells)} cells "
+                f"failed: {contender.faults[0]}"
+            )
+        notes = [cell.notes[0] for cell in contender.cells if cell.notes]
+        if notes:
+            yield (
+                f"{contender.label}: look at {len(notes)} of {len(contender.cells)} cells; "
+                f"e.g. {notes[0]}"
+            )
+
+
+def _at(rate: float | None) -> str:
+    return "" if rate is None else f" at {rate:g} requests/s"
