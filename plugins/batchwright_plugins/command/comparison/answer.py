@@ -16,7 +16,9 @@ __all__ = ["answer", "is_told_apart"]
 _PRICES: Final = (
     "ttft_p99", "tpot_p99", "e2e_p99", "ttft_mean", "e2e_mean", "output_tokens_per_s",
 )  # fmt: skip
+_PHRASES: Final = {"attainment": "share of requests in time"}
 _NOTABLE: Final = 1.05
+"""How many times as bad a figure must be to be told as a price."""
 
 
 def answer(summary: Summary) -> Iterator[str]:
@@ -24,53 +26,46 @@ def answer(summary: Summary) -> Iterator[str]:
     if not summary.num_done:
         yield "No cell is done: there is nothing to compare yet."
         return
-    if summary.num_done < summary.num_cells:
-        yield f"Unfinished: {summary.num_done} of {summary.num_cells} cells are done."
     if not summary.ranked:
         yield "No policy has run without a fault."
-    elif len(summary.contenders) == 1:
-        yield _alone(summary, summary.ranked[0])
     else:
-        yield _best(summary, summary.ranked[0])
+        yield from _best(summary, summary.ranked[0])
         yield from _price(summary, summary.ranked[0])
+    if summary.num_done < summary.num_cells:
+        yield f"This is not all: {summary.num_done} of {summary.num_cells} cells are done."
     yield from _warnings(summary)
 
 
-def _alone(summary: Summary, only: Contender) -> str:
-    measure, rate = summary.measure, summary.top_rate
-    spread = only.at(rate, measure.key)
-    found = value(measure, spread.mean if spread else None)
-    return f"{only.label} alone: {measure.name} {found}{_at(rate)}."
+def _best(summary: Summary, best: Contender) -> Iterator[str]:
+    baseline, others = summary.baseline, summary.ranked[1:]
+    other = baseline if best is not baseline else next(iter(others), None)
+    extreme = "lowest" if summary.measure.better == "less" else "highest"
+    what = _PHRASES.get(summary.measure.key, summary.measure.name)
+    found = best.at(summary.top_rate, summary.measure.key)
+    against = other.at(summary.top_rate, summary.measure.key) if other else None
+    figures = value(summary.measure, found.mean if found else None) + _at(summary.top_rate)
+    if other is None or against is None:
+        yield f"{best.label} has a {what} of {figures}; there is nothing to compare it with."
+        return
+    versus = best.versus if best is not baseline else other.versus
+    figures += f", against {value(summary.measure, against.mean)} under {other.label}"
+    if versus is None or is_told_apart(summary, versus):
+        yield f"{best.label} has the {extreme} {what}: {figures}."
+    else:
+        yield f"These seeds do not tell {best.label} from {other.label} by {what}: {figures}."
+    if versus is not None:
+        yield _told(summary, versus, other if best is baseline else best)
 
 
-def _best(summary: Summary, best: Contender) -> str:
-    measure, baseline = summary.measure, summary.baseline
-    if best is baseline:
-        second = summary.ranked[1] if len(summary.ranked) > 1 else None
-        if second is None or second.versus is None:
-            return f"{best.label} is the only one that has run without a fault."
-        return (
-            f"Nothing beats {best.label} by {measure.name}: next is {second.label} with "
-            f"{_told(summary, second.versus)}."
-        )
-    if best.versus is None:
-        return f"{best.label} is best by {measure.name}; {baseline.label} cannot be compared with."
-    if not is_told_apart(summary, best.versus):
-        return (
-            f"By {measure.name} these seeds do not tell {best.label}, which is first, from "
-            f"{baseline.label}: {_told(summary, best.versus)}."
-        )
-    return f"{best.label} is best by {measure.name}: {_told(summary, best.versus)}."
-
-
-def _told(summary: Summary, versus: Versus) -> str:
+def _told(summary: Summary, versus: Versus, contender: Contender) -> str:
+    """What a contender is beside the baseline, over all rates and seeds."""
     measure, label = summary.measure, summary.baseline.label
-    rates = "" if len(summary.rates) < 2 else f" on average over {len(summary.rates)} rates"
-    of = f"{label}'s" if measure.by_ratio else f"against {label}"
+    rates = "" if len(summary.rates) < 2 else f"Over all {len(summary.rates)} rates "
+    of = f"{label}'s" if measure.by_ratio else f"beside {label}"
     spread = f" ({range_of_change(measure, versus)} over seeds)" if summary.seeds_differ else ""
     return (
-        f"{change(measure, versus.change)} {of}{rates}{spread}, better in "
-        f"{versus.wins} of {versus.pairs} paired runs"
+        f"{rates}{contender.label}: {change(measure, versus.change)} {of}{spread}, better in "
+        f"{versus.wins} and worse in {versus.losses} of {versus.pairs} paired runs."
     )
 
 

@@ -43,9 +43,7 @@ class Archive:
         config = cell.config
         key = (*config.plugin_paths, None, *config.plugins.disable)
         if key not in self._offered:
-            self._offered[key] = PluginManager.discover(
-                config.plugin_paths, config.plugins.disable
-            )
+            self._offered[key] = PluginManager.discover(config.plugin_paths, config.plugins.disable)
         return self._folder / cell.file_name(self._offered[key])
 
     def missing(self, cells: Iterable[Cell]) -> list[tuple[Cell, Path]]:

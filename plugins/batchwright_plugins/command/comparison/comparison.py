@@ -161,5 +161,5 @@ class _Interrupted(BaseException):
         self.number = number
 
 
-def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+def _interrupt(number: int, _frame: FrameType | None) -> NoReturn:
     raise _Interrupted(number)

@@ -55,7 +55,7 @@ _ALL: Final = (
         "in time",
         "share",
         "more",
-        "requests that ended by themselves and met every target of their class, of all that arrived",
+        "requests that ended by themselves and met all targets of their class, of all",
     ),
     Measure("goodput", "goodput", "1/s", "more", "requests in time, by duration"),
     Measure("requests_per_s", "throughput", "1/s", "more", "ended requests, by duration"),

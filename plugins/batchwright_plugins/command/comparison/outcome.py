@@ -170,9 +170,7 @@ def _by_class(requests: Sequence[Ended], in_time: Sequence[bool]) -> Figures:
 
 
 def _clients(
-    requests: Sequence[Ended],
-    in_time: Sequence[bool] | None,
-    service: Mapping[str, ClientService],
+    requests: Sequence[Ended], in_time: Sequence[bool] | None, service: Mapping[str, ClientService]
 ) -> dict[str, ClientFigures]:
     mine: dict[str, list[int]] = {}
     for index, request in enumerate(requests):

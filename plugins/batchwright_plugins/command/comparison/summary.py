@@ -51,6 +51,7 @@ class Versus:
         least: The least of the seeds' changes.
         most: The greatest of them.
         wins: Pairs in which it is better.
+        losses: Pairs in which it is worse.
         pairs: All pairs.
     """
 
@@ -58,6 +59,7 @@ class Versus:
     least: float
     most: float
     wins: int
+    losses: int
     pairs: int
 
 
@@ -189,21 +191,22 @@ def _versus(
 ) -> Versus | None:
     own = _figures(cells, ranking.key)
     changes: dict[int, list[float]] = {}
-    wins = 0
+    wins = losses = 0
     for (rate, seed), value in own.items():
         other = baseline.get((rate, seed))
         if other is None or (ranking.by_ratio and not (value > 0 and other > 0)):
             continue
         wins += ranking.is_better(value, other)
+        losses += ranking.is_better(other, value)
         change = math.log(value / other) if ranking.by_ratio else value - other
         changes.setdefault(seed, []).append(change)
     if not changes:
         return None
     by_seed = [sum(found) / len(found) for found in changes.values()]
     every = [change for found in changes.values() for change in found]
-    values = (sum(every) / len(every), min(by_seed), max(by_seed))
-    shown = map(math.exp, values) if ranking.by_ratio else values
-    return Versus(*shown, wins, len(every))
+    shown = math.exp if ranking.by_ratio else float
+    change, least, most = map(shown, (sum(every) / len(every), min(by_seed), max(by_seed)))
+    return Versus(change, least, most, wins, losses, len(every))
 
 
 def _rank(contenders: Sequence[Contender], ranking: Measure) -> list[Contender]:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from batchwright_plugins.command.comparison.measure import Measure
 
 if TYPE_CHECKING:
     from batchwright_plugins.command.comparison.summary import Spread, Versus
 
-__all__ = ["change", "range_of_change", "spread_range", "value"]
+DASH: Final = "\N{EN DASH}"
+TIMES: Final = "\N{MULTIPLICATION SIGN}"
+
+__all__ = ["DASH", "change", "range_of_change", "spread_range", "value"]
 
 
 def value(measure: Measure, number: float | None) -> str:
     """A figure with its unit: three digits, or all of a whole number."""
     if number is None:
-        return "–"
+        return DASH
     if measure.unit == "share":
         return f"{number:.2f}" if measure.key == "jain" else f"{number:.1%}"
     if measure.unit == "s":
@@ -47,13 +50,14 @@ def spread_range(measure: Measure, spread: Spread) -> str:
         return ""
     low, high = value(measure, spread.least), value(measure, spread.most)
     number, _, unit = low.partition(" ")
-    return f"{number}–{high}" if unit and high.endswith(f" {unit}") else f"{low}–{high}"
+    is_same = bool(unit) and high.endswith(f" {unit}")
+    return f"{number if is_same else low}{DASH}{high}"
 
 
 def change(measure: Measure, amount: float) -> str:
-    """A ratio (``0.71×``), or a difference (``+3.2 points``)."""
+    """A ratio (0.71 times), or a difference (``+3.2 points``)."""
     if measure.by_ratio:
-        return f"{amount:.2f}×"
+        return f"{amount:.2f}{TIMES}"
     if measure.unit == "share" and measure.key != "jain":
         return f"{100 * amount:+.1f} points"
     return f"{amount:+.2f}"
@@ -61,4 +65,5 @@ def change(measure: Measure, amount: float) -> str:
 
 def range_of_change(measure: Measure, versus: Versus) -> str:
     """Least and greatest change of the seeds."""
-    return f"{change(measure, versus.least)} to {change(measure, versus.most)}"
+    least, most = change(measure, versus.least), change(measure, versus.most)
+    return f"{least.removesuffix(' points')} to {most}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import signal
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -41,7 +41,7 @@ class Listener(Protocol):
 
 def run_cells(
     missing: Iterable[tuple[Cell, Path]], num_processes: int, listener: Listener
-) -> Iterator[tuple[Cell, str]]:
+) -> Generator[tuple[Cell, str], None, None]:
     """Run cells in processes of their own, several at a time, each process one after another.
 
     Closing the iterator ends the processes at once; cells that are done are kept.

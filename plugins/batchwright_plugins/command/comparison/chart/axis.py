@@ -72,11 +72,15 @@ class Axis:
     def ticks(self) -> list[float]:
         """Values to write beside it, ascending."""
         found = list(self._log_ticks() if self.is_log else self._linear_ticks())
-        return [value for value in found if self.low * (1 - 1e-9) <= value <= self.high * (1 + 1e-9)]
+        return [
+            value for value in found if self.low * (1 - 1e-9) <= value <= self.high * (1 + 1e-9)
+        ]
 
     def _linear_ticks(self) -> Iterator[float]:
         step = _step(self.high - self.low)
-        for number in range(math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9) + 1):
+        for number in range(
+            math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9) + 1
+        ):
             yield number * step
 
     def _log_ticks(self) -> Iterator[float]:

@@ -10,6 +10,7 @@ from attrs import frozen
 from batchwright_plugins.command.comparison.chart.axis import Axis, tick_label
 from batchwright_plugins.command.comparison.chart.line_chart import WIDTH
 from batchwright_plugins.command.comparison.chart.series_style import colour, mark
+from batchwright_plugins.command.comparison.chart.text import text
 
 __all__ = ["Dot", "DotChart"]
 
@@ -47,11 +48,13 @@ class DotChart:
         name: What it shows, with its unit.
         x_name: What lies along the axis, with its unit.
         dots: The rows.
+        most: What the axis must hold, so that several charts have the same.
     """
 
     name: str
     x_name: str
     dots: Sequence[Dot]
+    most: float = 0.0
 
     def svg(self, number: int) -> str:
         """The chart.
@@ -62,38 +65,32 @@ class DotChart:
         longest = max((len(dot.name) for dot in self.dots), default=0)
         left = min(_MOST_NAME, 16 + _CHARACTER * longest)
         values = [value for dot in self.dots for value in (dot.value, dot.least, dot.most)]
-        x = Axis.over(values, left, WIDTH - _RIGHT, from_zero=True)
+        x = Axis.over([*values, self.most], left, WIDTH - _RIGHT, from_zero=True)
         height = _TOP + _ROW * len(self.dots) + _BOTTOM
         body = "".join([*self._grid(x, height), *(self._row(i, x) for i in range(len(self.dots)))])
         return (
             f'<svg class="chart" viewBox="0 0 {WIDTH} {height}" role="img" '
             f'aria-labelledby="c{number}"><title id="c{number}">{escape(self.name)}: '
             f"{escape(', '.join(dot.note for dot in self.dots))}</title>"
-            f'<text class="name" x="6" y="15">{escape(self.name)}</text>{body}</svg>'
+            f"{text(6, 15, self.name, anchor='start', look='name')}{body}</svg>"
         )
 
     def _grid(self, x: Axis, height: int) -> Iterator[str]:
         bottom = height - _BOTTOM
         for tick in x.ticks():
-            at = x.at(tick)
-            yield f'<path class="grid" d="M{at:.1f} {_TOP - 4}V{bottom}"/>'
-            yield (
-                f'<text x="{at:.1f}" y="{bottom + 14}" text-anchor="middle">{tick_label(tick)}</text>'
-            )
-        middle = (x.start + x.stop) / 2
-        yield (
-            f'<text x="{middle:.1f}" y="{height - 6}" text-anchor="middle">'
-            f"{escape(self.x_name)}</text>"
-        )
+            yield f'<path class="grid" d="M{x.at(tick):.1f} {_TOP - 4}V{bottom}"/>'
+            yield text(x.at(tick), bottom + 14, tick_label(tick))
+        yield text((x.start + x.stop) / 2, height - 6, self.x_name)
 
     def _row(self, index: int, x: Axis) -> str:
         dot = self.dots[index]
         y = _TOP + _ROW * (index + 0.5)
         stroke, at = colour(dot.style), x.at(dot.value)
         return (
-            f'<g><title>{escape(dot.note)}</title><text class="label" x="{x.start - 8:.1f}" '
-            f'y="{y + 4:.1f}" text-anchor="end">{escape(dot.name)}</text>'
-            f'<path class="whisker" stroke="{stroke}" d="M{x.at(dot.least):.1f} {y:.1f}'
-            f'H{x.at(dot.most):.1f}"/><path class="mark" fill="var(--paper)" stroke="{stroke}" '
+            f"<g><title>{escape(dot.note)}</title>"
+            f"{text(x.start - 8, y + 4, dot.name, anchor='end', look='label')}"
+            f'<path class="whisker" stroke="{stroke}" '
+            f'd="M{x.at(dot.least):.1f} {y:.1f}H{x.at(dot.most):.1f}"/>'
+            f'<path class="mark" fill="var(--paper)" stroke="{stroke}" '
             f'd="{mark(dot.style, at, y)}"/></g>'
         )

@@ -10,12 +10,15 @@ from attrs import frozen
 
 from batchwright_plugins.command.comparison.chart.axis import Axis, tick_label
 from batchwright_plugins.command.comparison.chart.series_style import colour, dashes, mark
+from batchwright_plugins.command.comparison.chart.text import text
 
 __all__ = ["HEIGHT", "WIDTH", "Line", "LineChart"]
 
 WIDTH: Final = 360
 HEIGHT: Final = 236
-LEFT, RIGHT, TOP, BOTTOM = 46, 14, 30, 38
+LEFT, RIGHT, TOP, BOTTOM = 46, 8, 30, 38
+_INSET = 8
+"""Room for marks at both ends of the x axis (px)."""
 _LOG_FROM: Final = 25.0
 """Ratio of greatest to least value from which an axis is logarithmic."""
 _NUM_MARKS: Final = 5
@@ -72,7 +75,11 @@ class LineChart:
         """
         x, y = self._axes()
         body = "".join(
-            [*self._grid(x, y), *self._bands(x, y), *(self._curve(line, x, y) for line in self.lines)]
+            [
+                *self._grid(x, y),
+                *self._bands(x, y),
+                *(self._curve(line, x, y) for line in self.lines),
+            ]
         )
         names = ", ".join(line.name for line in self.lines)
         scale = " (logarithmic)" if y.is_log else ""
@@ -80,12 +87,11 @@ class LineChart:
             f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
             f'aria-labelledby="c{number}"><title id="c{number}">{escape(self.name)} against '
             f"{escape(self.x_name)}: {escape(names)}</title>"
-            f'<text class="name" x="6" y="15">{escape(self.name)}{scale}</text>'
-            f"{body}</svg>"
+            f"{text(6, 15, self.name + scale, anchor='start', look='name')}{body}</svg>"
         )
 
     def _axes(self) -> tuple[Axis, Axis]:
-        xs = [x for line in self.lines for x, _ in line.points]
+        xs = [*(self.x_ticks or ()), *(x for line in self.lines for x, _ in line.points)]
         ys = [y for line in self.lines for _, y in line.points]
         ys += [y for line in self.lines for pair in line.band for y in pair]
         positive = [y for y in ys if y > 0]
@@ -94,34 +100,32 @@ class LineChart:
         if self.y_top is not None:
             ys.append(self.y_top)
         return (
-            Axis.over(xs, LEFT, WIDTH - RIGHT, is_log=self.log_x),
+            Axis.over(xs, LEFT + _INSET, WIDTH - RIGHT - _INSET, is_log=self.log_x),
             Axis.over(ys, HEIGHT - BOTTOM, TOP, is_log=is_log, from_zero=True),
         )
 
     def _grid(self, x: Axis, y: Axis) -> Iterator[str]:
+        bottom = HEIGHT - BOTTOM
         for tick in y.ticks():
             at = y.at(tick)
             yield f'<path class="grid" d="M{LEFT} {at:.1f}H{WIDTH - RIGHT}"/>'
-            yield f'<text x="{LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{tick_label(tick)}</text>'
+            yield text(LEFT - 6, at + 4, tick_label(tick), anchor="end")
         for tick in x.ticks() if self.x_ticks is None else self.x_ticks:
-            at, bottom = x.at(tick), HEIGHT - BOTTOM
-            yield f'<path class="grid" d="M{at:.1f} {bottom}v4"/>'
-            yield (
-                f'<text x="{at:.1f}" y="{bottom + 16}" text-anchor="middle">{tick_label(tick)}</text>'
-            )
-        middle = (LEFT + WIDTH - RIGHT) / 2
-        yield (
-            f'<text x="{middle}" y="{HEIGHT - 6}" text-anchor="middle">{escape(self.x_name)}</text>'
-        )
+            yield f'<path class="grid" d="M{x.at(tick):.1f} {bottom}v4"/>'
+            yield text(x.at(tick), bottom + 16, tick_label(tick))
+        yield text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, self.x_name)
 
     def _bands(self, x: Axis, y: Axis) -> Iterator[str]:
         for line in self.lines:
             if len(line.band) < 2:
                 continue
-            xs = [px for px, _ in line.points]
-            upper = [f"{x.at(px):.1f} {y.at(high):.1f}" for px, (_, high) in zip(xs, line.band, strict=True)]
-            lower = [f"{x.at(px):.1f} {y.at(low):.1f}" for px, (low, _) in zip(xs, line.band, strict=True)]
-            path = "L".join([*upper, *reversed(lower)])
+            columns = [
+                (x.at(px), y.at(low), y.at(high))
+                for (px, _), (low, high) in zip(line.points, line.band, strict=True)
+            ]
+            upper = [f"{px:.1f} {high:.1f}" for px, _, high in columns]
+            lower = [f"{px:.1f} {low:.1f}" for px, low, _ in reversed(columns)]
+            path = "L".join([*upper, *lower])
             yield f'<path class="band" fill="{colour(line.style)}" d="M{path}z"/>'
 
     def _curve(self, line: Line, x: Axis, y: Axis) -> str:

@@ -13,6 +13,7 @@ from batchwright_plugins.command.comparison.chart.series_style import (
     dashes,
     mark,
 )
+from batchwright_plugins.command.comparison.chart.text import text
 
 __all__ = ["legend_entry", "picture"]
 
@@ -65,9 +66,7 @@ def _legend(names: Sequence[tuple[int, str]], width: float, y: float) -> Iterato
     x = max(8.0, (width - sum(widths)) / 2)
     for (style, name), taken in zip(names, widths, strict=True):
         yield _swatch(style, x, y)
-        yield (
-            f'<text class="label" x="{x + _SWATCH + 6:.1f}" y="{y + 4:.1f}">{escape(name)}</text>'
-        )
+        yield text(x + _SWATCH + 6, y + 4, name, anchor="start", look="label")
         x += taken
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["CHART_CSS", "colour", "dashes", "mark"]
+__all__ = ["CHART_CSS", "FONTS", "colour", "dashes", "mark"]
 
 _LIGHT: Final = (
     "#0b6bb0", "#c4500c", "#087f5b", "#a3348a", "#8a6100", "#3b3f46", "#5f4bb6", "#b3261e",
@@ -51,16 +51,17 @@ def _variables(colours: tuple[str, ...]) -> str:
 _LIGHT_CSS = f"{_variables(_LIGHT)}--ink:#1c1f24;--soft:#5b626d;--line:#d9dde3;--paper:#ffffff;"
 _DARK_CSS = f"{_variables(_DARK)}--ink:#e8eaed;--soft:#a2a9b4;--line:#3a404a;--paper:#15181d;"
 
+FONTS: Final = 'system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif'
 CHART_CSS: Final = f"""\
 :root{{{_LIGHT_CSS}}}
 @media (prefers-color-scheme:dark){{:root{{{_DARK_CSS}}}}}
 @media print{{:root{{{_LIGHT_CSS}}}}}
-.chart text{{font:11px system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif;fill:var(--soft)}}
+.chart text{{font:11px {FONTS};fill:var(--soft)}}
 .chart .name{{font-weight:600;font-size:12.5px;fill:var(--ink)}}
 .chart .grid{{stroke:var(--line);stroke-width:1;fill:none}}
 .chart .curve{{fill:none;stroke-width:1.9;stroke-linejoin:round}}
 .chart .mark{{stroke-width:1.5;stroke-linejoin:round}}
-.chart .band{{opacity:.16;stroke:none}}
+.chart .band{{opacity:.13;stroke:none}}
 .chart .whisker{{stroke-width:1.9;stroke-linecap:round}}
 .chart .label{{fill:var(--ink)}}
 """

@@ -10,11 +10,12 @@ from attrs import frozen
 from batchwright_plugins.command.comparison.chart.dot_chart import Dot, DotChart
 from batchwright_plugins.command.comparison.chart.line_chart import Line, LineChart
 from batchwright_plugins.command.comparison.measure import MEASURES, Measure
+from batchwright_plugins.command.comparison.summary import Spread
 from batchwright_plugins.command.comparison.wording import spread_range, value
 
 if TYPE_CHECKING:
     from batchwright_plugins.command.comparison.outcome import Outcome
-    from batchwright_plugins.command.comparison.summary import Contender, Spread, Summary
+    from batchwright_plugins.command.comparison.summary import Contender, Summary
 
 __all__ = ["Chart", "Evidence"]
 
@@ -26,6 +27,8 @@ SERVICE: Final = (
     "preemptions", "displacements", "recompute_tax", "hit_ratio", "kv_peak",
 )  # fmt: skip
 _MOST_POINTS: Final = 240
+_MOST_CLIENTS: Final = 6
+_BY_CLIENT: Final = "ttft_p99"
 _NAMES: Final = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E"}
 _AXIS_UNITS: Final = {"1/s": "requests/s", "tokens/s": "tokens/s"}
 
@@ -47,7 +50,9 @@ class Evidence:
     @classmethod
     def of(cls, summary: Summary) -> list[Evidence]:
         """The evidence for each set of values."""
-        styles = {name: i for i, name in enumerate(dict.fromkeys(c.policy for c in summary.contenders))}
+        styles = {
+            name: i for i, name in enumerate(dict.fromkeys(c.policy for c in summary.contenders))
+        }
         found: dict[str, list[tuple[int, Contender]]] = {}
         for contender in summary.contenders:
             group = found.setdefault(contender.variation, [])
@@ -70,13 +75,50 @@ class Evidence:
 
     def distributions(self) -> list[Chart]:
         """Latencies of all requests at the highest rate, all seeds together."""
+        charts: list[Chart] = []
+        for key, name in _NAMES.items():
+            factor, unit = _scale(MEASURES[f"{key}_mean"], self._longest(key))
+            lines = list(self._distribution(key, factor))
+            title, x_name = f"{name}: share of requests, %", f"{name}, {unit}"
+            if lines:
+                charts.append(LineChart(title, x_name, lines, log_x=True, y_top=100.0))
+        return charts
+
+    def by_client(self) -> list[Chart]:
+        """TTFT, p99, of the clients with most requests at the highest rate, on equal axes."""
+        measure = MEASURES[_BY_CLIENT]
+        clients = self._busiest()
+        spreads = {
+            client: [(s, c, spread) for s, c in self.contenders if (spread := self._of(c, client))]
+            for client in clients
+        }
+        most = max((s.most for found in spreads.values() for _, _, s in found), default=0.0)
+        factor, unit = _scale(measure, most)
         return [
-            LineChart(
-                f"{name}: share of requests, %", f"{name}, s", lines, log_x=True, y_top=100.0
+            DotChart(
+                f"{client or '(no client)'}: {measure.name}",
+                unit,
+                [_dot(style, c, measure, spread, factor) for style, c, spread in found],
+                factor * most,
             )
-            for key, name in _NAMES.items()
-            if (lines := list(self._distribution(key)))
+            for client, found in spreads.items()
+            if found
         ]
+
+    def _busiest(self) -> list[str]:
+        for _, contender in self.contenders:
+            for cell in self._cells_at_top(contender):
+                names = sorted(cell.clients, key=lambda name: -cell.clients[name].requests)
+                return names[:_MOST_CLIENTS]
+        return []
+
+    def _of(self, contender: Contender, client: str) -> Spread | None:
+        cells = (c for c in self._cells_at_top(contender) if client in c.clients)
+        return Spread.of(cell.clients[client].figures[_BY_CLIENT] for cell in cells)
+
+    def _longest(self, key: str) -> float:
+        cells = (cell for _, c in self.contenders for cell in self._cells_at_top(c))
+        return max((cell.latencies[key][-1] for cell in cells if cell.latencies[key]), default=0.0)
 
     def over_time(self) -> list[Chart]:
         """Queue and KV at the highest rate, with the first seed."""
@@ -131,10 +173,10 @@ class Evidence:
             notes=[f"{rate:g} requests/s: {_in_words(measure, spread)}" for rate, spread in found],
         )
 
-    def _distribution(self, key: str) -> Iterator[Line]:
+    def _distribution(self, key: str, factor: float) -> Iterator[Line]:
         for style, contender in self.contenders:
             cells = self._cells_at_top(contender)
-            values = sorted(value for cell in cells for value in cell.latencies[key] if value > 0)
+            values = sorted(factor * v for cell in cells for v in cell.latencies[key] if v > 0)
             if values:
                 yield Line(contender.policy, style, _cdf(values), is_step=True)
 
@@ -180,7 +222,9 @@ def _cdf(ordered: Sequence[float]) -> list[tuple[float, float]]:
     """Some points of a distribution: value, and percent of values up to it."""
     count = len(ordered)
     num_points = min(count, _MOST_POINTS)
-    ranks = dict.fromkeys(round(i * (count - 1) / max(1, num_points - 1)) for i in range(num_points))
+    ranks = dict.fromkeys(
+        round(i * (count - 1) / max(1, num_points - 1)) for i in range(num_points)
+    )
     return [(ordered[rank], 100 * (rank + 1) / count) for rank in ranks]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from batchwright_plugins.command.comparison.measure import MEASURES
 from batchwright_plugins.command.comparison.report.html import Td, table
 from batchwright_plugins.command.comparison.summary import Spread
-from batchwright_plugins.command.comparison.wording import digits, spread_range, value
+from batchwright_plugins.command.comparison.wording import DASH, digits, spread_range, value
 
 if TYPE_CHECKING:
     from batchwright_plugins.command.comparison.outcome import Outcome
@@ -17,34 +17,34 @@ if TYPE_CHECKING:
 __all__ = ["render_all_figures", "render_classes", "render_clients"]
 
 _MOST_CLIENTS: Final = 12
-_HIDDEN: Final = {"arrived"}
 
 
 def render_all_figures(summary: Summary) -> str:
-    """Every measure of every contender at every rate, with its spread."""
-    found = {key for c in summary.contenders for spreads in c.spreads.values() for key in spreads}
-    keys = [key for key in MEASURES if key in found - _HIDDEN]
+    """Every measure of every contender, a table a rate; that of the highest is open."""
+    return "".join(
+        f"<details{' open' if rate == summary.top_rate else ''}><summary>"
+        f"{_rate(rate)}</summary>{_at_rate(summary, rate)}</details>"
+        for rate in summary.rates
+    )
+
+
+def _at_rate(summary: Summary, rate: float | None) -> str:
+    there = [contender for contender in summary.contenders if rate in contender.spreads]
     rows = [
-        [Td(contender.label), Td(_rate(rate)), *(_cell(contender, rate, key) for key in keys)]
-        for contender in summary.contenders
-        for rate in contender.spreads
+        [Td(measure.name), *(_cell(contender, rate, measure.key) for contender in there)]
+        for measure in MEASURES.values()
+        if any(contender.at(rate, measure.key) for contender in there)
     ]
-    caption = "All figures: means over seeds, below them the least and the greatest."
-    head = ["policy", "rate", *(MEASURES[key].name for key in keys)]
-    return table(head, rows, caption=caption)
+    caption = "Means over seeds, below them the least and the greatest."
+    return table(["measure", *(contender.label for contender in there)], rows, caption=caption)
 
 
 def _cell(contender: Contender, rate: float | None, key: str) -> Td:
-    spread = contender.at(rate, key)
-    if spread is None:
-        return Td("–")
-    measure = MEASURES[key]
-    below = spread_range(measure, spread) if spread.least != spread.most else ""
-    return Td(value(measure, spread.mean), below)
+    return _spread_cell(contender.at(rate, key), key)
 
 
 def _rate(rate: float | None) -> str:
-    return "as is" if rate is None else f"{rate:g} req/s"
+    return "as the workload says" if rate is None else f"{rate:g} requests/s"
 
 
 def render_clients(summary: Summary) -> str:
@@ -108,9 +108,9 @@ def _at_top(summary: Summary, contender: Contender) -> Iterator[Outcome]:
 
 def _spread_cell(spread: Spread | None, key: str) -> Td:
     if spread is None:
-        return Td("–")
+        return Td(DASH)
     if key not in MEASURES:
-        below = f"{digits(spread.least)}–{digits(spread.most)}" if spread.count > 1 else ""
+        below = f"{digits(spread.least)}{DASH}{digits(spread.most)}"
         return Td(digits(spread.mean), below if spread.least != spread.most else "")
     below = spread_range(MEASURES[key], spread) if spread.least != spread.most else ""
     return Td(value(MEASURES[key], spread.mean), below)

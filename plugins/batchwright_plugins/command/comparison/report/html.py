@@ -55,7 +55,8 @@ def table(
     )
     body = "".join(f"<tr>{''.join(_cells(row, num_names))}</tr>" for row in rows)
     return (
-        f'<div class="wide"><table><caption>{escape(caption)}</caption>'
+        f'<p class="caption">{escape(caption)}</p>'
+        f'<div class="wide"><table aria-label="{escape(caption)}">'
         f"<thead><tr>{columns}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 

@@ -21,9 +21,7 @@ __all__ = ["oracle_stamp", "render_method"]
 def oracle_stamp(outcomes: Iterable[Outcome]) -> str:
     """What knew more than it can know elsewhere; empty if nothing did."""
     found = {
-        f"{o.policy}: {', '.join(o.record['oracles'])}"
-        for o in outcomes
-        if o.record.get("oracles")
+        f"{o.policy}: {', '.join(o.record['oracles'])}" for o in outcomes if o.record.get("oracles")
     }
     return "; ".join(sorted(found))
 
@@ -43,7 +41,7 @@ def render_method(outcomes: Sequence[Outcome], summary: Summary, setup: Setup) -
             element("h3", "Configurations"),
             paragraph(
                 "Every value that was in effect, defaults included. The cells of a policy differ "
-                "in rate and scheduler.seed alone.",
+                "in rate and scheduler.seed alone."
             ),
             *_configurations(outcomes),
         ]
@@ -92,9 +90,10 @@ def _meanings(setup: Setup) -> Iterator[str]:
     special = {
         "starved": f"passed over for more than {setup.starved_after:g} s",
         "jain": (
-            "(Σx)² / (n · Σx²) of the service a second that clients got while they and another "
-            f"one had requests waiting; service is computed prompt tokens + {OUTPUT_WEIGHT} × "
-            "output tokens. 1: all alike; 1/n: one has all; none where there was no contention"
+            "(sum of x)² / (n times the sum of x²) of the service a second that clients got while "
+            "they and another one had requests waiting; service is computed prompt tokens and "
+            f"{OUTPUT_WEIGHT} times the output tokens. 1: all alike; 1/n: one has all; none where "
+            "there was no contention"
         ),
     }
     for measure in MEASURES.values():

@@ -35,7 +35,7 @@ def render_page(outcomes: Sequence[Outcome], summary: Summary, setup: Setup) -> 
         name: index
         for index, name in enumerate(dict.fromkeys(c.policy for c in summary.contenders))
     }
-    title = " · ".join(styles) if len(styles) < 7 else f"{len(styles)} policies"
+    title = f"Comparison of {', '.join(styles)}" if len(styles) < 9 else "Comparison of policies"
     css = (files(__package__) / "style.css").read_text(encoding="utf-8")
     body = "".join(
         [
@@ -70,9 +70,7 @@ def _header(title: str, outcomes: Sequence[Outcome], summary: Summary) -> str:
     return element("header", element("h1", escape(title)) + paragraph(cells, class_="soft"))
 
 
-def _answer(
-    outcomes: Sequence[Outcome], summary: Summary, styles: dict[str, int]
-) -> Iterator[str]:
+def _answer(outcomes: Sequence[Outcome], summary: Summary, styles: dict[str, int]) -> Iterator[str]:
     yield from (paragraph(sentence, class_="lead") for sentence in answer(summary))
     stamp = oracle_stamp(outcomes)
     if stamp:
@@ -111,12 +109,16 @@ def _evidence(summary: Summary) -> Iterator[str]:
     bands = " Bands: least and greatest of the seeds." if summary.seeds_differ else ""
     against = "against arrival rate" if len(summary.rates) > 1 else "of each policy"
     for evidence in Evidence.of(summary):
-        yield element("h2", f"Evidence{f': {escape(evidence.variation)}' if evidence.variation else ''}")
+        yield element(
+            "h2", f"Evidence{f': {escape(evidence.variation)}' if evidence.variation else ''}"
+        )
         yield _legend(evidence)
         yield from _group(f"Latency {against}", f"Means over seeds.{bands}",
                           evidence.latency(), numbers)  # fmt: skip
         yield from _group(f"Service, fairness and memory {against}", f"Means over seeds.{bands}",
                           evidence.service(), numbers)  # fmt: skip
+        yield from _group(f"Clients{at}", "Whiskers: least and greatest of the seeds.",
+                          evidence.by_client(), numbers)  # fmt: skip
         yield from _group(f"Distributions{at}", "All seeds together, on a logarithmic axis.",
                           evidence.distributions(), numbers)  # fmt: skip
         yield from _group(f"Over time{at}", "The first seed.", evidence.over_time(), numbers)
@@ -127,9 +129,7 @@ def _legend(evidence: Evidence) -> str:
     return element("div", "".join(element("span", entry) for entry in entries), class_="legend")
 
 
-def _group(
-    name: str, note: str, charts: Iterable[Chart], numbers: Iterator[int]
-) -> Iterator[str]:
+def _group(name: str, note: str, charts: Iterable[Chart], numbers: Iterator[int]) -> Iterator[str]:
     drawn = [chart.svg(next(numbers)) for chart in charts]
     if drawn:
         yield element("h3", escape(name)) + paragraph(note, class_="soft") + figures(drawn)

@@ -9,6 +9,7 @@ from batchwright_plugins.command.comparison.chart.picture import legend_entry
 from batchwright_plugins.command.comparison.measure import MEASURES
 from batchwright_plugins.command.comparison.report.html import Td, table
 from batchwright_plugins.command.comparison.wording import (
+    DASH,
     change,
     range_of_change,
     spread_range,
@@ -22,9 +23,9 @@ __all__ = ["render_ranking"]
 
 _COLUMNS: Final = (
     "attainment", "ttft_p50", "ttft_p99", "tpot_p99", "e2e_mean", "e2e_p99",
-    "output_tokens_per_s", "recompute_tax", "preemptions", "hit_ratio", "jain", "starved",
+    "output_tokens_per_s", "recompute_tax", "hit_ratio", "jain", "starved",
 )  # fmt: skip
-_MAY_BE_ABSENT: Final = ("attainment", "recompute_tax", "preemptions", "hit_ratio", "jain", "starved")
+_MAY_BE_ABSENT: Final = ("attainment", "recompute_tax", "hit_ratio", "jain", "starved")
 
 
 def render_ranking(summary: Summary, styles: dict[str, int]) -> str:
@@ -36,7 +37,7 @@ def render_ranking(summary: Summary, styles: dict[str, int]) -> str:
         f"Ranked by {summary.measure.name} beside {summary.baseline.label}, over all rates; "
         f"the other columns{at}: means over seeds, below them the least and the greatest."
     )
-    head = ["policy", f"{summary.measure.name}, beside {summary.baseline.label}", "better in"]
+    head = ["policy", f"{summary.measure.name} beside {summary.baseline.label}", "better in"]
     rows = list(_rows(summary, keys, styles))
     return table([*head, *(MEASURES[key].name for key in keys)], rows, caption=caption)
 
@@ -53,7 +54,7 @@ def _rows(summary: Summary, keys: list[str], styles: dict[str, int]) -> Iterator
         for key in keys:
             spread = contender.at(summary.top_rate, key)
             if spread is None:
-                cells.append(Td("–"))
+                cells.append(Td(DASH))
                 continue
             measure = MEASURES[key]
             below = spread_range(measure, spread) if summary.seeds_differ else ""
@@ -68,12 +69,12 @@ def _versus(summary: Summary, contender: Contender) -> list[Td]:
     if not contender.is_sound:
         return [Td("failed"), Td()]
     if contender is summary.baseline or versus is None:
-        return [Td("baseline" if contender is summary.baseline else "–"), Td()]
+        return [Td("baseline" if contender is summary.baseline else DASH), Td()]
     below = range_of_change(summary.measure, versus) if summary.seeds_differ else ""
     is_best = contender is summary.ranked[0]
     return [
         Td(change(summary.measure, versus.change), below, is_best=is_best),
-        Td(f"{versus.wins} of {versus.pairs}"),
+        Td(f"{versus.wins} of {versus.pairs}", f"worse in {versus.losses}"),
     ]
 
 

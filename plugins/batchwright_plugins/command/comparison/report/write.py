@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["write_report"]
 
 
-def write_report(
-    folder: Path, outcomes: Sequence[Outcome], summary: Summary, setup: Setup
-) -> Path:
+def write_report(folder: Path, outcomes: Sequence[Outcome], summary: Summary, setup: Setup) -> Path:
     """Write ``report.html``, and a picture for each variation: equal for equal outcomes.
 
     Returns:
