@@ -11,7 +11,7 @@ from batchwright_plugins.command.comparison.wording import change, range_of_chan
 if TYPE_CHECKING:
     from batchwright_plugins.command.comparison.summary import Contender, Summary, Versus
 
-__all__ = ["answer", "is_told_apart"]
+__all__ = ["answer", "is_told_apart", "warnings"]
 
 _PRICES: Final = (
     "ttft_p99", "tpot_p99", "e2e_p99", "ttft_mean", "e2e_mean", "output_tokens_per_s",
@@ -22,7 +22,7 @@ _NOTABLE: Final = 1.05
 
 
 def answer(summary: Summary) -> Iterator[str]:
-    """Who is best by how much, what that costs, and who cannot be trusted."""
+    """Who is best by how much, and what that costs."""
     if not summary.num_done:
         yield "No cell is done: there is nothing to compare yet."
         return
@@ -31,9 +31,6 @@ def answer(summary: Summary) -> Iterator[str]:
     else:
         yield from _best(summary, summary.ranked[0])
         yield from _price(summary, summary.ranked[0])
-    if summary.num_done < summary.num_cells:
-        yield f"This is not all: {summary.num_done} of {summary.num_cells} cells are done."
-    yield from _warnings(summary)
 
 
 def _best(summary: Summary, best: Contender) -> Iterator[str]:
@@ -60,11 +57,11 @@ def _best(summary: Summary, best: Contender) -> Iterator[str]:
 def _told(summary: Summary, versus: Versus, contender: Contender) -> str:
     """What a contender is beside the baseline, over all rates and seeds."""
     measure, label = summary.measure, summary.baseline.label
-    rates = "" if len(summary.rates) < 2 else f"Over all {len(summary.rates)} rates "
-    of = f"{label}'s" if measure.by_ratio else f"beside {label}"
+    rates = "" if len(summary.rates) < 2 else f"Over all {len(summary.rates)} rates, "
+    of = f"of {label}" if measure.by_ratio else f"against {label}"
     spread = f" ({range_of_change(measure, versus)} over seeds)" if summary.seeds_differ else ""
     return (
-        f"{rates}{contender.label}: {change(measure, versus.change)} {of}{spread}, better in "
+        f"{rates}{contender.label} is at {change(measure, versus.change)} {of}{spread}, better in "
         f"{versus.wins} and worse in {versus.losses} of {versus.pairs} paired runs."
     )
 
@@ -104,7 +101,10 @@ def _price(summary: Summary, best: Contender) -> Iterator[str]:
     )
 
 
-def _warnings(summary: Summary) -> Iterator[str]:
+def warnings(summary: Summary) -> Iterator[str]:
+    """Who cannot be trusted, and what is missing."""
+    if 0 < summary.num_done < summary.num_cells:
+        yield f"This is not all: {summary.num_done} of {summary.num_cells} cells are done."
     for contender in summary.contenders:
         if contender.faults:
             num_bad = sum(1 for cell in contender.cells if cell.fault)

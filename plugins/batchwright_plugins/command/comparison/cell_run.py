@@ -58,10 +58,11 @@ def run_cell(cell: Cell) -> dict[str, Any]:
     try:
         simulation.run()
         record["fault"] = _wrong_books(engine, simulation)
+        record.update(_outcome(cell, engine, simulation))
     except Exception as error:
         record["fault"] = _fault(error)
-    record.update(_outcome(cell, engine, simulation))
-    engine.close()
+    finally:
+        engine.close()
     return record
 
 

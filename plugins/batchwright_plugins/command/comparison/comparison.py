@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from batchwright.exceptions import ConfigError
 from batchwright.suggest import did_you_mean
-from batchwright_plugins.command.comparison.answer import answer
+from batchwright_plugins.command.comparison.answer import answer, warnings
 from batchwright_plugins.command.comparison.archive import Archive
 from batchwright_plugins.command.comparison.cell import Cell
 from batchwright_plugins.command.comparison.grid import plan_grid
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Comparison"]
 
 FAILED: Final = 3
-_DIED: Final = "died"
+_DIED: Final = "its process died"
 
 
 class Comparison:
@@ -133,7 +133,7 @@ class Comparison:
         )
         report = write_report(self._output, outcomes, summary, setup)
         console = Console(highlight=False)
-        for sentence in answer(summary):
+        for sentence in (*answer(summary), *warnings(summary)):
             console.print(sentence, markup=False, soft_wrap=True)
         console.print(f"{summary.num_done} of {summary.num_cells} cells: {report}",
                       markup=False, soft_wrap=True)  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -20,6 +21,8 @@ from batchwright_plugins.command.comparison.targets import Targets
 __all__ = ["ClientFigures", "Outcome", "measure"]
 
 _PERCENTILES = (50, 90, 99)
+_BLAMED = re.compile(r"\w+\(\) (?:raised|returned) ")
+"""How the core says that a component failed on a request."""
 _LATENCIES = ("ttft", "tpot", "e2e")
 Figures = dict[str, float | None]
 
@@ -79,8 +82,8 @@ def measure(record: Mapping[str, Any], targets: Targets, starved_after: float) -
     """
     where = {name: record[name] for name in ("policy", "variation", "rate", "seed")}
     fault = record["fault"]
-    if fault is not None:
-        text = f"{fault['kind']}: {fault['message']}"
+    text = f"{fault['kind']}: {fault['message']}" if fault else _failures(record["requests"])
+    if text:
         return Outcome(**where, fault=text, notes=(), figures={}, by_class={}, clients={},
                        latencies={}, series={}, record=record)  # fmt: skip
     requests = requests_of(record["requests"])
@@ -199,12 +202,26 @@ def _notes(record: Mapping[str, Any], figures: Figures, starved_after: float) ->
     for where, count in record["strikes"].items():
         yield f"{where} failed {count} times; those steps fell back"
     if failed:
-        columns = record["requests"]
-        ends = zip(columns["end"], columns["detail"], strict=True)
-        first = next(detail for end, detail in ends if end in ("error", "abort"))
-        yield f"{failed:.0f} requests failed; the first: {first}"
+        yield (
+            f"{failed:.0f} of {figures['arrived']:.0f} requests were not served "
+            f"({_ends(record['requests'])[0]}); latencies are those of the others"
+        )
     if record["stopped_by"]:
         yield f"stopped before its end: {record['stopped_by']}"
+
+
+def _failures(columns: Mapping[str, Sequence[Any]]) -> str:
+    """What a component did wrong on requests, which ended them; empty if none did."""
+    blamed = [detail for detail in _ends(columns) if _BLAMED.search(detail)]
+    if not blamed:
+        return ""
+    return f"{len(blamed)} of {len(columns['end'])} requests failed, the first: {blamed[0]}"
+
+
+def _ends(columns: Mapping[str, Sequence[Any]]) -> list[str]:
+    """Why requests ended that did not end by themselves."""
+    ends = zip(columns["end"], columns["detail"], strict=True)
+    return [detail for end, detail in ends if end in ("error", "abort")]
 
 
 def _ratio(part: float, whole: float) -> float | None:

@@ -111,7 +111,7 @@ class _Worker:
             problem: str = self.pipe.recv()
         except (EOFError, OSError):
             self.process.join()
-            return f"its process died with exit code {self.process.exitcode}"
+            return f"exit code {self.process.exitcode}"
         return problem
 
     def end(self) -> None:

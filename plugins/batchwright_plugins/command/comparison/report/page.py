@@ -8,7 +8,7 @@ from importlib.resources import files
 from itertools import count
 from typing import TYPE_CHECKING
 
-from batchwright_plugins.command.comparison.answer import answer
+from batchwright_plugins.command.comparison.answer import answer, warnings
 from batchwright_plugins.command.comparison.chart.picture import legend_entry
 from batchwright_plugins.command.comparison.chart.series_style import CHART_CSS
 from batchwright_plugins.command.comparison.report.evidence import Chart, Evidence
@@ -72,6 +72,7 @@ def _header(title: str, outcomes: Sequence[Outcome], summary: Summary) -> str:
 
 def _answer(outcomes: Sequence[Outcome], summary: Summary, styles: dict[str, int]) -> Iterator[str]:
     yield from (paragraph(sentence, class_="lead") for sentence in answer(summary))
+    yield from (paragraph(sentence, class_="warning") for sentence in warnings(summary))
     stamp = oracle_stamp(outcomes)
     if stamp:
         yield paragraph(
@@ -84,22 +85,24 @@ def _answer(outcomes: Sequence[Outcome], summary: Summary, styles: dict[str, int
 
 
 def _problems(outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """Cells that failed, or that one should look at."""
-    items = [
-        f"<li><b>{escape(_label(outcome))}</b>: {escape(text)}</li>"
-        for outcome in outcomes
-        for text in (outcome.fault, *outcome.notes)
-        if text
-    ]
-    if items:
+    """Cells that failed, or that one should look at; those that say the same together."""
+    found: dict[tuple[str, str], list[Outcome]] = {}
+    for outcome in outcomes:
+        for text in filter(None, (outcome.fault, *outcome.notes)):
+            found.setdefault((outcome.policy, text), []).append(outcome)
+    if found:
+        items = (
+            f"<li><b>{escape(policy)}</b> ({escape('; '.join(map(_place, cells)))}): "
+            f"{escape(text)}</li>"
+            for (policy, text), cells in found.items()
+        )
         yield element("h2", "Look at these cells")
         yield element("ul", "".join(items), class_="problems")
 
 
-def _label(outcome: Outcome) -> str:
-    rate = "" if outcome.rate is None else f"{outcome.rate:g} requests/s"
-    place = [outcome.policy, outcome.variation, rate, f"seed {outcome.seed}"]
-    return ", ".join(filter(None, place))
+def _place(outcome: Outcome) -> str:
+    rate = "" if outcome.rate is None else f"{outcome.rate:g}/s"
+    return ", ".join(filter(None, [outcome.variation, rate, f"seed {outcome.seed}"]))
 
 
 def _evidence(summary: Summary) -> Iterator[str]:

@@ -57,7 +57,7 @@ def _rows(summary: Summary, keys: list[str], styles: dict[str, int]) -> Iterator
                 cells.append(Td(DASH))
                 continue
             measure = MEASURES[key]
-            below = spread_range(measure, spread) if summary.seeds_differ else ""
+            below = spread_range(measure, spread) if spread.least != spread.most else ""
             cells.append(Td(value(measure, spread.mean), below, is_best=spread.mean == best[key]))
         yield cells
 
