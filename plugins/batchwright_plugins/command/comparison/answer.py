@@ -42,7 +42,7 @@ def _best(summary: Summary, best: Contender) -> Iterator[str]:
     against = other.at(summary.top_rate, summary.measure.key) if other else None
     figures = value(summary.measure, found.mean if found else None) + _at(summary.top_rate)
     if other is None or against is None:
-        yield f"{best.label} has a {what} of {figures}; there is nothing to compare it with."
+        yield f"{best.label}: {what} {figures}; there is nothing to compare it with."
         return
     versus = best.versus if best is not baseline else other.versus
     figures += f", against {value(summary.measure, against.mean)} under {other.label}"

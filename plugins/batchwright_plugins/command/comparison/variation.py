@@ -33,8 +33,12 @@ class Variation:
     @property
     def label(self) -> str:
         """The values with their options' last names; empty if nothing varies."""
-        return ", ".join(override.rpartition("=")[0].rpartition(".")[2] + "=" + _value(override)
-                         for override in self.overrides)  # fmt: skip
+        return ", ".join(map(_short, self.overrides))
+
+
+def _short(override: str) -> str:
+    key, _, value = override.partition("=")
+    return f"{key.rpartition('.')[2]}={value}"
 
 
 def read_variations(texts: Sequence[str]) -> list[Variation]:
@@ -66,7 +70,3 @@ def _split(values: str) -> Iterator[str]:
     for piece in _PIECE.findall(values):
         if piece.strip():
             yield piece.strip()
-
-
-def _value(override: str) -> str:
-    return override.partition("=")[2]

@@ -108,6 +108,8 @@ def _ceiling(value: float) -> float:
 
 def tick_label(value: float) -> str:
     """A short number: 12,000 is 12k."""
+    if abs(value) >= 1e6:
+        return f"{value / 1e6:g}M"
     if abs(value) >= 10_000:
         return f"{value / 1000:g}k"
     return f"{float(f'{value:.3g}'):g}"

@@ -28,6 +28,7 @@ SERVICE: Final = (
 )  # fmt: skip
 _MOST_POINTS: Final = 240
 _MOST_CLIENTS: Final = 6
+_NUM_HIGHLIGHTS: Final = 4
 _BY_CLIENT: Final = "ttft_p99"
 _NAMES: Final = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E"}
 _AXIS_UNITS: Final = {"1/s": "requests/s", "tokens/s": "tokens/s"}
@@ -63,7 +64,8 @@ class Evidence:
     def highlights(self) -> list[Chart]:
         """The few charts that say most."""
         ranking = self.summary.measure.key
-        return self._charts(dict.fromkeys((ranking, "ttft_p99", "e2e_mean", "tpot_p99")))[:4]
+        keys = dict.fromkeys((ranking, "ttft_p99", "e2e_mean", "jain", "tpot_p99"))
+        return self._charts(keys)[:_NUM_HIGHLIGHTS]
 
     def latency(self) -> list[Chart]:
         """Latencies against rate."""

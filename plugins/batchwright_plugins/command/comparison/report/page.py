@@ -109,7 +109,8 @@ def _evidence(summary: Summary) -> Iterator[str]:
     numbers = count()
     rate = summary.top_rate
     at = "" if rate is None else f" at {rate:g} requests/s"
-    bands = " Bands: least and greatest of the seeds." if summary.seeds_differ else ""
+    spread = "Bands" if len(summary.rates) > 1 else "Whiskers"
+    bands = f" {spread}: least and greatest of the seeds." if summary.seeds_differ else ""
     against = "against arrival rate" if len(summary.rates) > 1 else "of each policy"
     for evidence in Evidence.of(summary):
         yield element(

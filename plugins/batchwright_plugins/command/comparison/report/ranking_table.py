@@ -32,12 +32,13 @@ def render_ranking(summary: Summary, styles: dict[str, int]) -> str:
     """The table."""
     rate = summary.top_rate
     keys = [key for key in _COLUMNS if key not in _MAY_BE_ABSENT or _matters(summary, key)]
+    over = ", over all rates" if len(summary.rates) > 1 else ""
     at = "" if rate is None else f" at {rate:g} requests/s"
     caption = (
-        f"Ranked by {summary.measure.name} beside {summary.baseline.label}, over all rates; "
+        f"Ranked by {summary.measure.name} beside {summary.baseline.label}{over}; "
         f"the other columns{at}: means over seeds, below them the least and the greatest."
     )
-    head = ["policy", f"{summary.measure.name} beside {summary.baseline.label}", "better in"]
+    head = ["policy", f"{summary.measure.name} beside baseline", "better in"]
     rows = list(_rows(summary, keys, styles))
     return table([*head, *(MEASURES[key].name for key in keys)], rows, caption=caption)
 
