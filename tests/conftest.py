@@ -116,6 +116,21 @@ class Bench:
             self.scheduler.clock.advance(seconds)
         return granted
 
+    def begins(self, name: str, steps: int, arrive: Callable[[int], object]) -> list[int]:
+        """In which steps of a second a request is granted tokens, while others arrive.
+
+        Args:
+            name: Whose.
+            steps: How many.
+            arrive: Adds what arrives before a step, given its number.
+        """
+        found = []
+        for step in range(steps):
+            arrive(step)
+            if name in self.run(1)[0]:
+                found.append(step)
+        return found
+
     def order(self, seconds: float = 0.0) -> list[str]:
         """Requests in order of their first grants from now on, until the end."""
         served: dict[str, None] = {}

@@ -13,6 +13,7 @@ import heapq
 import math
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -77,6 +78,14 @@ class Calendar:
             Them in order of admission; do not change the list.
         """
         return self._wheel[(self._epoch.value - offset) % self.period]
+
+    def at_position_over(self, offset: int, num_steps: int) -> list[Request]:
+        """Those of ``at_position`` now, and behind each of the next advances, in a row."""
+        start = (self._epoch.value - offset) % self.period
+        turned = self._wheel[start:] + self._wheel[:start]
+        rounds, rest = divmod(num_steps, self.period)
+        last = list(chain.from_iterable(turned[:rest]))
+        return list(chain.from_iterable(turned)) * rounds + last if rounds else last
 
     def appoint(self, request: Request, num_computed_tokens: int) -> None:
         """Have a request come due when its computed tokens reach a later count."""

@@ -214,6 +214,14 @@ class Request:
             - self.epoch.value
         )
 
+    def let_go(self) -> None:
+        """Drop the view of an ended request, so that nothing keeps it but who holds one.
+
+        For drivers of very many requests: the two hold one another, and would wait for the
+        garbage collector with all their tokens.
+        """
+        del self.view
+
     def follow(self, epoch: Epoch) -> None:
         """Let the count of computed tokens advance with an epoch (or stand still)."""
         self.computed_base += self.epoch.value - epoch.value

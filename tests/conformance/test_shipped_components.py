@@ -43,17 +43,20 @@ ATTRIBUTES: dict[tuple[str, str], dict[str, Any]] = {
 """What is said of components whose defaults would change nothing in small workloads."""
 
 ELSEWHERE = {
-    ("executor", "torch"): "test_shipped_executors",
-    ("executor", "simulated"): "test_shipped_executors",
-    ("predictor", "oracle"): "test_shipped_oracles",
-    ("predictor", "noisy"): "test_shipped_oracles",
-    ("workload", "azure"): "test_shipped_traces",
-    ("workload", "burstgpt"): "test_shipped_traces",
-    ("workload", "jsonl"): "test_shipped_traces",
-    ("workload", "mooncake"): "test_shipped_traces",
-    ("workload", "servegen"): "test_shipped_traces",
-    ("workload", "sharegpt"): "test_shipped_traces",
-    ("estimator", "measured"): "test_shipped_traces",
+    ("executor", "torch"): "tests/conformance/test_shipped_executors.py",
+    ("executor", "simulated"): "tests/conformance/test_shipped_executors.py",
+    ("predictor", "oracle"): "tests/conformance/test_shipped_oracles.py",
+    ("predictor", "noisy"): "tests/conformance/test_shipped_oracles.py",
+    ("workload", "azure"): "tests/conformance/test_shipped_traces.py",
+    ("workload", "burstgpt"): "tests/conformance/test_shipped_traces.py",
+    ("workload", "jsonl"): "tests/conformance/test_shipped_traces.py",
+    ("workload", "mooncake"): "tests/conformance/test_shipped_traces.py",
+    ("workload", "servegen"): "tests/conformance/test_shipped_traces.py",
+    ("workload", "sharegpt"): "tests/conformance/test_shipped_traces.py",
+    ("estimator", "measured"): "tests/conformance/test_shipped_traces.py",
+    ("attention", "torch-varlen"): "tests/kernels/suite.py",
+    ("attention", "triton"): "tests/kernels/suite.py",
+    ("attention", "xformers"): "tests/kernels/suite.py",
 }
 
 for found in SHIPPED:

@@ -42,15 +42,19 @@ class Announcer:
             PluginError: A component that is no observer failed too often in a row.
             InvariantError: An observer that checks found a bug.
         """
+        faults = self._faults
         for component, method in tuple(self._subscribers[event]):
             try:
-                self._faults.call(component, event, arguments, method)
+                if faults.times_calls:
+                    faults.call(component, event, arguments, method)
+                else:
+                    method(*arguments)
             except (InvariantError, RunEndedError):
                 raise
             except Exception as error:
                 self._failed(component, event, error)
             else:
-                self._faults.clear(component, event)
+                faults.clear(component, event)
 
     def _failed(self, component: Component, event: str, error: Exception) -> None:
         what = raised(error)

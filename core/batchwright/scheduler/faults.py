@@ -77,12 +77,14 @@ class Faults:
 
     Attributes:
         counts: Faults that belonged to no request, by component and method.
+        times_calls: Whether calls are timed.
         slowest: Seconds that the slowest call took, of those that were slow.
     """
 
     def __init__(self, max_in_row: int, slow_after: float | None, clock: Clock) -> None:
         self._max_in_row = max_in_row
         self._slow_after = slow_after
+        self.times_calls = slow_after is not None
         self._clock = clock
         self._in_row: dict[tuple[str, str], int] = {}
         self.counts: dict[str, int] = {}

@@ -17,7 +17,7 @@ from typing import Final
 
 from batchwright.messages import Leap, LeapOutput
 from batchwright.protocols.component import overrides
-from batchwright.request import Finish, Request
+from batchwright.request import Finish
 from batchwright.scheduler.results import Results
 from batchwright.scheduler.state import State
 
@@ -45,6 +45,7 @@ class Leaps:
             and not announcer.wants("on_step")
             and not announcer.wants("on_outputs")
         )
+        self._caches = state.limits.enable_prefix_caching
         policy = components.policy
         self._asks_who_waits = (
             overrides(policy, "yield_running")
@@ -140,21 +141,27 @@ class Leaps:
     def _carry(self, num_steps: int) -> None:
         """Give blocks to those that need one, step by step in order of admission."""
         state = self._state
-        calendar, step_epoch = state.steady.calendar, state.step_epoch
-        growing: list[Request] = []
-        filling: list[Request] = []
-        caches = state.limits.enable_prefix_caching
-        for step in range(num_steps):
-            due = calendar.at_position(-step)
-            if due:
-                growing += due
-                if state.keeps_accounts:
-                    _hold(due)
-            if caches:
-                filling += calendar.at_position(-step - 1)
-            step_epoch.value += 1
+        calendar = state.steady.calendar
+        if state.keeps_accounts:
+            self._account(num_steps)
+        state.step_epoch.value += num_steps
+        growing = calendar.at_position_over(0, num_steps)
+        filling = calendar.at_position_over(-1, num_steps) if self._caches else []
         if growing or filling:
             state.kv.leap([r.view for r in growing], [r.view for r in filling])
+            used = state.kv.num_usable_blocks - state.kv.num_free_blocks
+            state.counts.most_used_blocks = max(state.counts.most_used_blocks, used)
+
+    def _account(self, num_steps: int) -> None:
+        """Book each block in the step that takes it."""
+        state = self._state
+        now = state.step_epoch.value
+        for step in range(num_steps):
+            state.step_epoch.value = now + step
+            for request in state.steady.calendar.at_position(-step):
+                if request.account is not None:
+                    request.account.holds(1)
+        state.step_epoch.value = now
 
     def _count(self, num_steps: int, num_requests: int) -> None:
         state = self._state
@@ -164,8 +171,6 @@ class Leaps:
         counts.scheduled_tokens += num_tokens
         counts.carried_grants += num_tokens
         counts.decode_grants += num_tokens
-        used = state.kv.num_usable_blocks - state.kv.num_free_blocks
-        counts.most_used_blocks = max(counts.most_used_blocks, used)
 
     def _end(self, output: LeapOutput) -> None:
         """End those whose last token it was, in order of admission."""
@@ -177,10 +182,3 @@ class Leaps:
         for request, token in done:
             if request.finish is None:  # or the end of another one has ended it, too
                 self._results.end_if_done(request, token)
-
-
-def _hold(requests: list[Request]) -> None:
-    """Book a block for each of them."""
-    for request in requests:
-        if request.account is not None:
-            request.account.holds(1)

@@ -223,7 +223,9 @@ class WaitingScan:
         kv = self._state.kv
         hit = kv.lookup(request.view)
         sound = isinstance(hit, PrefixHit) and 0 <= hit.num_tokens < request.num_tokens
-        demand(sound, kv, "lookup", hit, f"a PrefixHit of less than {request.num_tokens} tokens")
+        if not sound:
+            expected = f"a PrefixHit of less than {request.num_tokens} tokens"
+            demand(sound, kv, "lookup", hit, expected)
         return hit
 
     def _need(self, request: Request, hit: PrefixHit, num_computed: int) -> Need:

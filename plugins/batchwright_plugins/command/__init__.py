@@ -7,6 +7,7 @@ when it runs.
 from __future__ import annotations
 
 from batchwright import Command, hookimpl
+from batchwright_plugins.command.bench import BenchCommand
 from batchwright_plugins.command.calibrate import CalibrateCommand
 from batchwright_plugins.command.compare import CompareCommand
 from batchwright_plugins.command.config import ConfigCommand
@@ -18,6 +19,7 @@ from batchwright_plugins.command.simulate import SimulateCommand
 from batchwright_plugins.command.workload import WorkloadCommand
 
 __all__ = [
+    "BenchCommand",
     "CalibrateCommand",
     "CompareCommand",
     "ConfigCommand",
@@ -34,6 +36,7 @@ __all__ = [
 def batchwright_register_command() -> list[type[Command]]:
     """Offer the commands."""
     return [
+        BenchCommand,
         CalibrateCommand,
         CompareCommand,
         ConfigCommand,

@@ -178,6 +178,7 @@ class Simulation:
         self.reasons[reason] += 1
         if self._follows:
             self.arriving.follow(self._workload.on_finish(arrival, request.view))
+        request.let_go()
 
     def _check_limits(self) -> None:
         now, num_waiting = self._clock.now(), self._scheduler.num_waiting

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 from attrs import frozen
@@ -20,7 +21,9 @@ __all__ = ["LatencyTarget"]
 class Options:
     """Options of latency-target."""
 
-    target: float = option(0.05, "Longest step while requests decode.", unit="seconds", gt=0)
+    target: float = option(
+        0.05, "Longest step while requests decode.", unit="seconds", gt=0, lt=inf
+    )
     minimum: int = option(
         16, "Prompt tokens that are granted however late it is.", unit="tokens", ge=1
     )

@@ -24,7 +24,7 @@ class PeakMemory(Gate):
     gives its blocks back; so it is fullest just before one of the ends. With requests by
     descending remaining length, the batch holds ``sum of the first i lengths so far + i *
     (remaining length of the i-th - 1)`` tokens before the end of the i-th; the peak is the
-    largest of these (Past-Future scheduler, Gong et al. 2025, equations 2 to 4). Each
+    largest of these (Past-Future scheduler, Gong et al. 2025). Each
     request counts a partial block; blocks shared by a prefix are counted for each sharer.
     Blocks are ever short only where ``scheduler.predictor`` was too low; under
     ``max-tokens`` never, at the price of a small batch. What runs alone is admitted.

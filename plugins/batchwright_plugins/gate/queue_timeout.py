@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from attrs import Factory, frozen
@@ -63,7 +64,7 @@ class QueueTimeout(Gate):
             self.options.classes.get(request.slo_class),
             request.hints.get(HINT),
         )
-        given = [float(bound) for bound in bounds if bound is not None]
+        given = [float(bound) for bound in bounds if bound is not None and bound < inf]
         if given:
             due = self.ctx.clock.now() + min(given)
             request.state[self.ctx.slot] = (due, min(given))

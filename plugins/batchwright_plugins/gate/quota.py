@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import floor
+from math import floor, inf
 from typing import TYPE_CHECKING, Any
 
 from attrs import Factory, frozen
@@ -30,7 +30,7 @@ class Options:
     """Options of the quota."""
 
     tokens: int = option(100_000, "Tokens of a client's requests in a window.", unit="tokens", ge=1)
-    window: float = option(60.0, "Length of a window.", unit="seconds", gt=0)
+    window: float = option(60.0, "Length of a window.", unit="seconds", gt=0, lt=inf)
     clients: Mapping[str, int] = option(
         Factory(dict),
         "By client, what replaces tokens.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from batchwright.protocols import SchedulingPolicy
@@ -12,12 +13,16 @@ if TYPE_CHECKING:
 
 __all__ = ["CacheAwarePolicy"]
 
+MAX_LOOKS = 8
+"""In one go; those whose hits shrank later are found later."""
+
 
 class CacheAwarePolicy(SchedulingPolicy):
     """Keeps keys current that depend on ``watch.hit(request)``.
 
     Hits are looked at when a request is queued, and when another one that begins with the
-    same tokens is admitted or has computed its prompt.
+    same tokens is admitted or has computed its prompt. What was evicted meanwhile shows when
+    a request is first: a queue that wants to know asks ``fresh_head``.
     """
 
     def __init__(self, options: Any, ctx: Any) -> None:
@@ -34,6 +39,21 @@ class CacheAwarePolicy(SchedulingPolicy):
 
     def on_finish(self, request: RequestView) -> None:
         self.watch.drop(request)
+
+    def fresh_head(self, peek: Callable[[], RequestView | None]) -> RequestView | None:
+        """Who is first in the queue, if what was cached of it is still there; else who is then.
+
+        Args:
+            peek: Looks who is first.
+        """
+        head = peek()
+        for _ in range(MAX_LOOKS):
+            if head is None or not self.watch.has_shrunk(head):
+                break
+            self.watch.look(head)
+            self.has_moved(head)
+            head = peek()
+        return head
 
     def has_moved(self, request: RequestView) -> None:
         """Give a waiting request the place that its hit, looked at anew, asks for."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
-from attrs import Factory, frozen
+from attrs import frozen
 
 from batchwright.option import option
 from batchwright.queues import GroupedQueue
 from batchwright_plugins.policy.cache_aware_policy import CacheAwarePolicy
-from batchwright_plugins.policy.service_counters import ServiceCounters, positive_weights
+from batchwright_plugins.policy.service_counters import ServiceCounters, ServiceOptions
 
 if TYPE_CHECKING:
     from batchwright.queues import Ticket
@@ -18,11 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Dlpm"]
 
-MAX_LOOKS = 8
 
-
-@frozen
-class Options:
+@frozen(kw_only=True)
+class Options(ServiceOptions):
     """Options of dlpm."""
 
     quantum: float = option(
@@ -30,14 +28,6 @@ class Options:
         "Weighted tokens that a client may have beyond others before it has to wait for them.",
         unit="tokens",
         gt=0,
-    )
-    input_weight: float = option(1.0, "What a computed prompt token counts.", ge=0)
-    output_weight: float = option(2.0, "What an output token counts.", ge=0)
-    weights: Mapping[str, float] = option(
-        Factory(dict),
-        "By client, its share beside others.",
-        default_text="1 for every client",
-        check=positive_weights,
     )
 
 
@@ -47,14 +37,7 @@ class ClientQueue(GroupedQueue):
     policy: Dlpm
 
     def peek(self) -> RequestView | None:
-        head = super().peek()
-        for _ in range(MAX_LOOKS):
-            if head is None or not self.policy.watch.has_shrunk(head):
-                break
-            self.policy.watch.look(head)
-            self.policy.has_moved(head)
-            head = super().peek()
-        return head
+        return self.policy.fresh_head(super().peek)
 
     def insert(self, request: RequestView, order: int) -> None:
         super().insert(request, order)
@@ -77,7 +60,7 @@ class Dlpm(CacheAwarePolicy):
     request with most tokens cached goes first; when all that wait have used theirs up,
     everybody gets another one. Counted as in ``fair``: a client has used up
     ``floor(counter / quantum)`` quanta, and who has used up fewest is eligible. Cao et al.
-    2025, "Locality-aware Fair Scheduling in LLM Serving" (DLPM, algorithm 1), where the
+    2025, "Locality-aware Fair Scheduling in LLM Serving" (DLPM), where the
     difference of two clients that both wait is bounded by what it is in ``fair`` plus a
     quantum or two. A small quantum makes it ``fair``, a large one ``lpm``.
 
@@ -90,11 +73,7 @@ class Dlpm(CacheAwarePolicy):
     Options = Options
 
     def make_queue(self) -> GroupedQueue:
-        options = self.options
-        self.counters = ServiceCounters(
-            self.ctx, options.input_weight, options.output_weight, options.weights
-        )
-        self._last_admitted: str | None = None
+        self.counters = ServiceCounters(self.ctx, self.options)
         self._clients = ClientQueue(self.account, self.place_of, self.key)
         self._clients.policy = self
         return self._clients
@@ -112,17 +91,11 @@ class Dlpm(CacheAwarePolicy):
         return self.counters[client] // self.options.quantum, -hit
 
     def on_add(self, request: RequestView) -> None:
-        if request not in self.queue:  # it is parked
-            return
-        ticket = self.queue.remove(request)
-        head = self.queue.peek()
-        other = self._last_admitted if head is None else head.client
-        self.counters.lift(request.client, self.counters[other])
-        self.queue.restore(request, ticket)
+        self.counters.arrive(request, self.queue)
 
     def on_admit(self, request: RequestView, hit: int, need: int) -> None:
         super().on_admit(request, hit, need)
-        self._last_admitted = request.client
+        self.counters.admit(request)
 
     def has_moved(self, request: RequestView) -> None:
         super().has_moved(request)

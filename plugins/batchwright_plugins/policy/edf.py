@@ -107,7 +107,7 @@ class Edf(SchedulingPolicy):
         if payload.finish is not None or self._is_served_in_time(payload):
             return
         last_moment = self.deadline(payload) - self._time_left(payload)
-        if self.ctx.clock.now() <= last_moment < inf:
+        if self.ctx.clock.now() <= last_moment:
             self.ctx.alarm(last_moment, payload)
             return
         payload.state[self.ctx.slot] = True

@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from attrs import Factory, frozen
-
-from batchwright.option import option
 from batchwright.protocols import SchedulingPolicy
 from batchwright.queues import GroupedQueue
-from batchwright_plugins.policy.service_counters import ServiceCounters, positive_weights
+from batchwright_plugins.policy.service_counters import ServiceCounters, ServiceOptions
 
 if TYPE_CHECKING:
     from batchwright.request_view import RequestView
 
 __all__ = ["Fair"]
-
-
-@frozen
-class Options:
-    """Options of fair."""
-
-    input_weight: float = option(1.0, "What a computed prompt token counts.", ge=0)
-    output_weight: float = option(2.0, "What an output token counts.", ge=0)
-    weights: Mapping[str, float] = option(
-        Factory(dict),
-        "By client, its share beside others.",
-        default_text="1 for every client",
-        check=positive_weights,
-    )
 
 
 class Fair(SchedulingPolicy):
@@ -49,27 +31,17 @@ class Fair(SchedulingPolicy):
     """
 
     name = "fair"
-    Options = Options
+    Options = ServiceOptions
 
     def make_queue(self) -> GroupedQueue:
-        options = self.options
-        self.counters = ServiceCounters(
-            self.ctx, options.input_weight, options.output_weight, options.weights
-        )
-        self._last_admitted: str | None = None
+        self.counters = ServiceCounters(self.ctx, self.options)
         return GroupedQueue(self.account, self.counters.__getitem__)
 
     def account(self, request: RequestView) -> str | None:
         return request.client
 
     def on_add(self, request: RequestView) -> None:
-        if request not in self.queue:  # it is parked
-            return
-        ticket = self.queue.remove(request)
-        head = self.queue.peek()
-        other = self._last_admitted if head is None else head.client
-        self.counters.lift(request.client, self.counters[other])
-        self.queue.restore(request, ticket)
+        self.counters.arrive(request, self.queue)
 
     def on_admit(self, request: RequestView, hit: int, need: int) -> None:
-        self._last_admitted = request.client
+        self.counters.admit(request)

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Lpm"]
 
-MAX_LOOKS = 8
-
 
 @frozen
 class Options:
@@ -38,14 +36,7 @@ class LongestHitQueue(PatientQueue):
     policy: Lpm
 
     def peek(self) -> RequestView | None:
-        head = super().peek()
-        for _ in range(MAX_LOOKS):
-            if head is None or not self.policy.watch.has_shrunk(head):
-                break
-            self.policy.watch.look(head)
-            self.rekey(head)
-            head = super().peek()
-        return head
+        return self.policy.fresh_head(super().peek)
 
 
 class Lpm(CacheAwarePolicy):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from batchwright.protocols import SchedulingPolicy
-from batchwright.queues import as_sort_key
 from batchwright.verdicts import Pause
 
 if TYPE_CHECKING:
-    from batchwright.queues.base import SortKey
     from batchwright.request_view import RequestView
     from batchwright.step_view import StepView
 
@@ -29,16 +28,19 @@ class PausingPolicy(SchedulingPolicy):
 
     An upper bound of the keys that run tells in O(log waiting) that nobody has to
     pause; only when somebody may, all that run are looked at, O(running). So a key of a
-    running request that grows must be told with ``has_worsened``.
+    running request that grows must be told with ``has_worsened``. Keys are compared with
+    one another as they are: all of them numbers, or all of them tuples.
     """
 
     def __init__(self, options: Any, ctx: Any) -> None:
         super().__init__(options, ctx)
-        self._worst: SortKey = ()
+        self._worst: Any = None
 
     def has_worsened(self, request: RequestView) -> None:
         """Note a request whose key may be the worst of those that run."""
-        self._worst = max(self._worst, as_sort_key(self.key(request)))
+        key: Any = self.key(request)
+        if self._worst is None or key > self._worst:
+            self._worst = key
 
     def on_admit(self, request: RequestView, hit: int, need: int) -> None:
         self.has_worsened(request)
@@ -48,26 +50,26 @@ class PausingPolicy(SchedulingPolicy):
         if num_free > MAX_FREE_SEATS:
             return
         best = self.queue.first(num_free + 1)[num_free:]
-        if not best or not as_sort_key(self.key(best[0])) < self._worst:
+        if not best or self._worst is None or not self.key(best[0]) < self._worst:
             return
         running = self._worst_first(view)
-        self._worst = running[0][0] if running else ()
+        self._worst = running[0][0] if running else None
         for waiting, (key, request) in zip(
             self._without_seat(num_free, len(running)), running, strict=False
         ):
-            if not as_sort_key(self.key(waiting)) < key:
+            if not self.key(waiting) < key:
                 return
             yield Pause(request)
 
-    def _worst_first(self, view: StepView) -> list[tuple[SortKey, RequestView]]:
+    def _worst_first(self, view: StepView) -> list[tuple[Any, RequestView]]:
         """Requests that may still be made to yield; of equals, the one admitted last first."""
         most = self.ctx.limits.max_displacements
         movable = [
-            (as_sort_key(self.key(request)), request)
+            (self.key(request), request)
             for request in reversed(view.running)
             if request.num_displacements < most
         ]
-        return sorted(movable, key=lambda pair: pair[0], reverse=True)
+        return sorted(movable, key=itemgetter(0), reverse=True)
 
     def _without_seat(self, num_free: int, most: int) -> Iterator[RequestView]:
         """Waiting requests behind those that get free seats, looked up as they are wanted."""

@@ -5,54 +5,80 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING
 
+from attrs import Factory, frozen
+
+from batchwright.option import option
+
 if TYPE_CHECKING:
     from batchwright.context import Context
+    from batchwright.queues import WaitingQueue
+    from batchwright.request_view import RequestView
 
-__all__ = ["ServiceCounters", "positive_weights"]
+__all__ = ["ServiceCounters", "ServiceOptions"]
 
 
-def positive_weights(_instance: object, _field: object, weights: Mapping[str, float]) -> None:
-    """Check the option ``weights``.
-
-    Raises:
-        ValueError: A client could never be served.
-    """
+def _positive(_instance: object, _field: object, weights: Mapping[str, float]) -> None:
     for client, weight in weights.items():
         if not weight > 0:
             raise ValueError(f"expected weights > 0, got {weight!r} for {client!r}")
 
 
+@frozen(kw_only=True)
+class ServiceOptions:
+    """How service is counted."""
+
+    input_weight: float = option(1.0, "What a computed prompt token counts.", ge=0)
+    output_weight: float = option(2.0, "What an output token counts.", ge=0)
+    weights: Mapping[str, float] = option(
+        Factory(dict),
+        "By client, its share beside others.",
+        default_text="1 for every client",
+        check=_positive,
+    )
+
+
 class ServiceCounters:
-    """The counters of Sheng et al. 2024 (VTC, algorithm 2), read from the ledger.
+    """The counters of Sheng et al. 2024 (VTC, algorithm 2), one a client, from the ledger.
 
     ``(input_weight * computed prompt tokens + output_weight * decoded tokens) / weight``,
     plus lifts. Cached tokens and those computed again after a preemption are free.
 
     Args:
-        ctx: The policy's.
-        input_weight: What a prompt token counts.
-        output_weight: What an output token counts.
-        weights: Weights of accounts; 1 where none is given.
+        ctx: The policy's; its accounts are clients.
+        options: How service is counted.
     """
 
-    def __init__(
-        self, ctx: Context, input_weight: float, output_weight: float, weights: Mapping[str, float]
-    ) -> None:
+    def __init__(self, ctx: Context, options: ServiceOptions) -> None:
         self._ctx = ctx
-        self._input_weight = input_weight
-        self._output_weight = output_weight
+        self._input_weight = options.input_weight
+        self._output_weight = options.output_weight
         self._weights: dict[Hashable, float] = {}
-        self._weights.update(weights)
+        self._weights.update(options.weights)
         self._lifts: dict[Hashable, float] = {}
+        self._last_admitted: str | None = None
 
-    def __getitem__(self, account: Hashable) -> float:
-        served = self._ctx.ledger[account]
+    def __getitem__(self, client: Hashable) -> float:
+        served = self._ctx.ledger[client]
         inputs = served.prefill_tokens - served.recomputed_tokens
         tokens = self._input_weight * inputs + self._output_weight * served.decode_tokens
-        return tokens / self._weights.get(account, 1.0) + self._lifts.get(account, 0.0)
+        return tokens / self._weights.get(client, 1.0) + self._lifts.get(client, 0.0)
 
-    def lift(self, account: Hashable, least: float) -> None:
-        """Raise an account's counter to a value, if it is below: being away saves nothing."""
-        behind = least - self[account]
+    def arrive(self, request: RequestView, queue: WaitingQueue) -> None:
+        """Lift the client of a request that was just queued, if it had none waiting.
+
+        To the least of those that wait, which is the head's, or if nobody does to that of
+        the client that was admitted last: being away saves no credit.
+        """
+        if request not in queue:  # it is parked
+            return
+        ticket = queue.remove(request)
+        head = queue.peek()
+        least = self[self._last_admitted if head is None else head.client]
+        behind = least - self[request.client]
         if behind > 0:
-            self._lifts[account] = self._lifts.get(account, 0.0) + behind
+            self._lifts[request.client] = self._lifts.get(request.client, 0.0) + behind
+        queue.restore(request, ticket)
+
+    def admit(self, request: RequestView) -> None:
+        """Note who was admitted last."""
+        self._last_admitted = request.client

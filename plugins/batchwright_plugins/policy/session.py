@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 from attrs import frozen
@@ -43,8 +44,8 @@ class Session(SchedulingPolicy):
     turn then finds the KV of those before it, which somebody else would evict. Of warm
     requests, and of the others, first come, first served. An alarm tells when a request
     that still waits has cooled. Least recently used prefixes go first from the cache, so
-    what was used last is what is left to hit: the reasoning of CachedAttention (Gao et al.
-    2024, section 3.3) and of session affinity in Preble (Srivatsa et al. 2025).
+    what was used last is what is left to hit: the locality that CachedAttention (Gao et al.
+    2024) keeps by fetching and Preble (Srivatsa et al. 2025) by routing, here by order.
 
     Starves first requests, and groups that cooled, while warm groups keep coming;
     ``max_wait`` bounds how long one waits before it is next. ``warm_time`` beyond
@@ -81,7 +82,8 @@ class Session(SchedulingPolicy):
         served: float | None = self.ctx.group(request.group).get("served")
         if served is None or self.ctx.clock.now() > served + self.options.warm_time:
             return False
-        self.ctx.alarm(served + self.options.warm_time, request)
+        if self.options.warm_time < inf:
+            self.ctx.alarm(served + self.options.warm_time, request)
         return True
 
     def _served(self, request: RequestView) -> None:

@@ -211,7 +211,7 @@ def test_some_prefill_goes_on_however_late_it_is(under: Any) -> None:
         ("decode-first", "fraction", 1.0, "a number >= 0 and < 1"),
         ("prefill-share", "share", 0.0, "a number > 0 and <= 1"),
         ("concurrent-prefills", "requests", 0, "a number >= 1"),
-        ("latency-target", "target", 0.0, "a number > 0"),
+        ("latency-target", "target", 0.0, "a number > 0 and < inf"),
         ("latency-target", "minimum", 0, "a number >= 1"),
     ],
 )

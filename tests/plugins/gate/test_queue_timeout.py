@@ -74,6 +74,15 @@ def test_without_a_bound_nobody_is_ended(timeout: Any) -> None:
     assert b.scheduler.next_alarm is None
 
 
+def test_infinite_bounds_are_none(timeout: Any) -> None:
+    b = timeout(seconds=float("inf"), classes={"chat": float("inf")})
+    b.add("running", 4, 20)
+    b.add("waits", 4, 1, slo_class="chat", hints={"queue_timeout": float("inf")})
+    assert ends(b, 18) == {}
+    assert b.scheduler.next_alarm is None
+    assert b.scheduler.fault_counts == {}
+
+
 def test_who_comes_first_when_its_time_is_over_is_not_admitted(timeout: Any) -> None:
     """The seat becomes free in the very step in which it ends."""
     b = timeout(seconds=3.0)
@@ -85,7 +94,7 @@ def test_who_comes_first_when_its_time_is_over_is_not_admitted(timeout: Any) -> 
 
 def test_a_hint_must_be_a_time(timeout: Any) -> None:
     b = timeout()
-    for odd in ("3", -1):
+    for odd in ("3", -1, float("nan")):
         with pytest.raises(RequestRefusedError, match=r"hints.queue_timeout must be a number"):
             b.add("r", 4, 1, hints={"queue_timeout": odd})
 

@@ -94,5 +94,9 @@ def test_windows_are_counted_from_the_start_whatever_is_slept_through(quota: Any
 def test_options_are_checked(quota: Any) -> None:
     with pytest.raises(ConfigError, match=r"gate\[1\].clients: expected tokens >= 1, got 0"):
         quota(clients={"a": 0})
-    with pytest.raises(ConfigError, match=r"gate\[1\].window: expected a number > 0, got 0"):
+    with pytest.raises(
+        ConfigError, match=r"gate\[1\].window: expected a number > 0 and < inf, got 0"
+    ):
         quota(window=0)
+    with pytest.raises(ConfigError, match=r"gate\[1\].window: expected a number > 0 and < inf"):
+        quota(window=float("inf"))

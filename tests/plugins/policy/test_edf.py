@@ -160,12 +160,8 @@ def test_without_relegation_the_lost_stay_first(targets: Any) -> None:
 def test_the_lost_wait_for_a_bounded_time_if_so_configured(targets: Any) -> None:
     b = targets(max_wait=15.0)
     b.add("lost", 4, 1, deadline=-1.0)
-    begun = []
-    for step in range(30):
-        b.add(f"r{step}", 4, 1, slo_class="chat")
-        if "lost" in b.run(1)[0]:
-            begun.append(step)
-    assert begun == [16]
+    begun = b.begins("lost", 30, lambda step: b.add(f"r{step}", 4, 1, slo_class="chat"))
+    assert begun[0] == 16
 
 
 def test_times_are_checked(policy_bench: Any) -> None:

@@ -74,12 +74,8 @@ def test_waiting_is_bounded(policy_bench: Any) -> None:
     b.add("first", [*shared, 1], 1)
     b.drain()
     b.add("none", 20, 1)
-    begun = []
-    for step in range(30):
-        b.add(f"a{step}", shared + b.tokens(1), 1)
-        if "none" in b.run(1)[0]:
-            begun.append(step)
-    assert begun == [11]
+    begun = b.begins("none", 30, lambda step: b.add(f"a{step}", shared + b.tokens(1), 1))
+    assert begun[0] == 11
 
 
 def test_without_prefix_caching_it_is_first_come_first_served(policy_bench: Any) -> None:

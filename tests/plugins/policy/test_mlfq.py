@@ -76,9 +76,5 @@ def test_levels_above_are_skipped_by_prompt(mlfq: Any, prompt: int, level: int) 
 def test_who_waited_too_long_is_next(policy_bench: Any) -> None:
     b = policy_bench("mlfq", {"quantum": 4, "levels": 3, "max_wait": 10.0}, max_num_seqs=1)
     b.add("long", 9, 2)
-    begun = None
-    for step in range(40):
-        b.add(f"short{step}", 3, 1)
-        if "long" in b.run(1)[0] and begun is None:
-            begun = step
-    assert begun == 11
+    begun = b.begins("long", 40, lambda step: b.add(f"short{step}", 3, 1))
+    assert begun[0] == 11

@@ -38,12 +38,18 @@ def test_others_wait_for_a_bounded_time(policy_bench: Any) -> None:
     b.add("s", 8, 1, group="s")
     b.run(1)
     b.add("new", 8, 1)
-    begun = []
-    for step in range(30):
-        b.add(f"s{step}", 8, 1, group="s")
-        if "new" in b.run(1)[0]:
-            begun.append(step)
-    assert begun == [11]
+    begun = b.begins("new", 30, lambda step: b.add(f"s{step}", 8, 1, group="s"))
+    assert begun[0] == 11
+
+
+def test_a_group_that_never_cools_sets_no_alarm(policy_bench: Any) -> None:
+    b = policy_bench("session", {"warm_time": float("inf")}, max_num_seqs=1)
+    b.add("s0", 8, 1, group="s")
+    b.run(1)
+    b.add("new", 8, 1)
+    b.add("s1", 12, 1, group="s")
+    assert b.scheduler.next_alarm is None
+    assert b.order() == ["s1", "new"]
 
 
 def test_an_aborted_request_warms_nobody(policy_bench: Any) -> None:

@@ -75,12 +75,8 @@ def test_without_pausing_order_alone_counts(policy_bench: Any) -> None:
 def test_the_longest_is_next_after_a_bounded_wait(policy_bench: Any) -> None:
     b = policy_bench("srpt", {"max_wait": 10.0}, max_num_seqs=1)
     b.add("long", 4, 30)
-    begun = None
-    for step in range(40):
-        b.add(f"short{step}", 4, 1)
-        if "long" in b.run(1)[0] and begun is None:
-            begun = step
-    assert begun == 11
+    begun = b.begins("long", 40, lambda step: b.add(f"short{step}", 4, 1))
+    assert begun[0] == 11
 
 
 def test_nobody_is_looked_at_while_those_that_wait_are_longer(policy_bench: Any) -> None:

@@ -64,12 +64,8 @@ def test_age_wins_in_time(window: Any) -> None:
     """A prompt of 2000 of 4000 tokens loses 0.5; 0.5 of max_age later it is even."""
     b = window(size=1.0, age=1.0, max_age=20.0, bench={"max_model_len": 4000})
     b.add("long", 2008, 1)
-    begun = []
-    for step in range(30):
-        b.add(f"s{step}", 8, 1)
-        if "long" in b.run(1)[0]:
-            begun.append(step)
-    assert begun == [10]
+    begun = b.begins("long", 30, lambda step: b.add(f"s{step}", 8, 1))
+    assert begun[0] == 10
 
 
 def test_who_does_not_fit_is_passed_by_who_does(window: Any) -> None:
