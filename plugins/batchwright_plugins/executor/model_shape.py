@@ -36,7 +36,7 @@ def shape_of(folder: Path, name: str, dtype: str, device: torch.device) -> Atten
     if model is None:
         return None
     try:
-        spec = probe(model, name, torch.device("meta"))
+        spec, _ = probe(model, name, torch.device("meta"))
     except ModelError as error:
         if error.__cause__ is not None:  # the forward pass itself wants numbers
             return None

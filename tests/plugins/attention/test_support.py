@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from attrs import asdict as fields_of
 from attrs import evolve
 
 from batchwright.protocols.attention import AttentionBackend, AttentionSpec
@@ -271,17 +272,19 @@ def test_every_backend_takes_part_in_the_choice() -> None:
     assert len({kind.preference for kind in kinds}) == len(kinds)
 
 
-def test_listing_the_classes_imports_no_library() -> None:
-    """`batchwright plugins` reads names and options only."""
+def test_refusing_a_cpu_imports_no_library() -> None:
+    """Most who have a CPU alone have them installed for nothing."""
     code = (
         "import sys\n"
+        "from batchwright.protocols.attention import AttentionSpec\n"
         "from batchwright_plugins.attention import batchwright_register_attention as hook\n"
-        "print(sorted(c.name for c in hook()))\n"
+        f"spec = AttentionSpec(**{fields_of(evolve(SPEC, device='cpu'))!r})\n"
+        "kinds = [kind for kind in hook() if kind.name != 'torch']\n"
+        "print(len(kinds), all(kind(None, None).unsupported(spec) for kind in kinds))\n"
         "print([m for m in ('torch', 'triton', 'xformers') if m in sys.modules])"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     answer = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
-    names = "['torch', 'torch-varlen', 'triton', 'xformers']"
-    assert answer.stdout.splitlines() == [names, "[]"]
+    assert answer.stdout.splitlines() == ["3 True", "[]"]

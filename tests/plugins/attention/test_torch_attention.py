@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import random
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -156,6 +158,21 @@ def test_unsupported_names_the_reason(change: dict[str, Any], reason: str) -> No
     spec = evolve(Case(requests=[]).spec, **change)
     backend = TorchAttention(TorchAttentionOptions(), None)  # type: ignore[arg-type]
     assert reason in (backend.unsupported(spec) or "")
+
+
+def test_listing_the_class_does_not_import_torch() -> None:
+    """`batchwright plugins` reads names and options only."""
+    code = (
+        "import sys\n"
+        "from batchwright_plugins.attention import batchwright_register_attention as hook\n"
+        "print([c.name for c in hook()], 'torch' in sys.modules)"
+    )
+    path = {"PYTHONPATH": ":".join(sys.path)}
+    answer = subprocess.run(
+        [sys.executable, "-c", code], env=path, capture_output=True, text=True, check=True
+    )
+    assert "'torch'" in answer.stdout
+    assert answer.stdout.split()[-1] == "False"
 
 
 @settings(max_examples=60, deadline=None)
