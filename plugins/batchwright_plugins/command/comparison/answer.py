@@ -17,6 +17,7 @@ _PRICES: Final = (
     "ttft_p99", "tpot_p99", "e2e_p99", "ttft_mean", "e2e_mean", "output_tokens_per_s",
 )  # fmt: skip
 _PHRASES: Final = {"attainment": "share of requests in time"}
+_NEGLIGIBLE: Final = 0.01
 _NOTABLE: Final = 1.05
 """How many times as bad a figure must be to be told as a price."""
 
@@ -46,8 +47,10 @@ def _best(summary: Summary, best: Contender) -> Iterator[str]:
         return
     versus = best.versus if best is not baseline else other.versus
     figures += f", against {value(summary.measure, against.mean)} under {other.label}"
-    if versus is None or is_told_apart(summary, versus):
+    if versus is None or (is_told_apart(summary, versus) and _matters(summary, versus)):
         yield f"{best.label} has the {extreme} {what}: {figures}."
+    elif is_told_apart(summary, versus):
+        yield f"{best.label} and {other.label} hardly differ by {what}: {figures}."
     else:
         yield f"These seeds do not tell {best.label} from {other.label} by {what}: {figures}."
     if versus is not None:
@@ -70,6 +73,12 @@ def is_told_apart(summary: Summary, versus: Versus) -> bool:
     """Whether every seed says the same of a contender and the baseline."""
     nothing = 1.0 if summary.measure.by_ratio else 0.0
     return versus.least > nothing or versus.most < nothing
+
+
+def _matters(summary: Summary, versus: Versus) -> bool:
+    """Whether a change is more than a hundredth."""
+    nothing = 1.0 if summary.measure.by_ratio else 0.0
+    return abs(versus.change - nothing) > _NEGLIGIBLE
 
 
 def _price(summary: Summary, best: Contender) -> Iterator[str]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from batchwright_plugins.command.comparison.cell import Cell
 
-__all__ = ["Archive"]
+__all__ = ["Archive", "keep"]
 
 
 class Archive:
@@ -31,6 +31,7 @@ class Archive:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._offered: dict[tuple[Any, ...], PluginManager] = {}
+        self._paths: dict[Cell, Path] = {}
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -39,12 +40,10 @@ class Archive:
             ) from error
 
     def path(self, cell: Cell) -> Path:
-        """The file of a cell."""
-        config = cell.config
-        key = (*config.plugin_paths, None, *config.plugins.disable)
-        if key not in self._offered:
-            self._offered[key] = PluginManager.discover(config.plugin_paths, config.plugins.disable)
-        return self._folder / cell.file_name(self._offered[key])
+        """The file of a cell, by what it depended on when it was first asked for."""
+        if cell not in self._paths:
+            self._paths[cell] = self._folder / cell.file_name(self._plugins(cell))
+        return self._paths[cell]
 
     def missing(self, cells: Iterable[Cell]) -> list[tuple[Cell, Path]]:
         """The cells that are not done, with their files."""
@@ -57,6 +56,14 @@ class Archive:
             return None
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return found
+
+    def _plugins(self, cell: Cell) -> PluginManager:
+        """What is offered to a cell; found once for all that load the same."""
+        load, disable = cell.config.plugin_paths, cell.config.plugins.disable
+        key = (*load, None, *disable)
+        if key not in self._offered:
+            self._offered[key] = PluginManager.discover(load, disable)
+        return self._offered[key]
 
 
 def keep(path: Path, record: dict[str, Any]) -> None:

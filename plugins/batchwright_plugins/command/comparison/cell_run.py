@@ -91,7 +91,7 @@ def _recorder(engine: Engine) -> Recorder:
 
 def _outcome(cell: Cell, engine: Engine, simulation: Simulation) -> dict[str, Any]:
     scheduler, recorder = engine.scheduler, _recorder(engine)
-    recorder.finish()
+    recorder.conclude()
     counts = recorder.ctx.counts
     return {
         "components": _names(cell, engine),

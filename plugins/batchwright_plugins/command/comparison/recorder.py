@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from batchwright import hookimpl
@@ -34,6 +34,7 @@ _COLUMNS: Final = {
     "preemptions": "num_preemptions",
     "displacements": "num_displacements",
 }
+_read: Final = attrgetter(*_COLUMNS.values())
 
 
 class Recorder(Observer):
@@ -52,32 +53,41 @@ class Recorder(Observer):
         super().__init__(options, ctx)
         self.columns: dict[str, list[Any]] = {name: [] for name in (*_COLUMNS, "end", "detail")}
         self.series = Series()
+        self._filled = [self.columns[name] for name in _COLUMNS]
         self._live: dict[str, RequestView] = {}
         self._running: dict[str, RequestView] = {}
         self._begun: dict[str, int] = {}
         """Service so far of live requests that were granted something."""
-        self._served: Counter[str] = Counter()
+        self._waiting: dict[str, int] = {}
+        """Live requests that do not run, by client."""
+        self._served: dict[str, int] = {}
         """Service of ended requests, by client."""
 
     def on_add(self, request: RequestView) -> None:
+        client = request.client or ""
         self._live[request.request_id] = request
-        self._served.setdefault(request.client or "", 0)
+        self._served.setdefault(client, 0)
+        self._waiting[client] = self._waiting.get(client, 0) + 1
         self._sample()
 
     def on_admit(self, request: RequestView, hit: int, need: int) -> None:
         self._begun.setdefault(request.request_id, 0)
         self._running[request.request_id] = request
+        self._waiting[request.client or ""] -= 1
         self._sample()
 
     def on_preempt(self, request: RequestView, cause: str, lost_tokens: int) -> None:
-        self._running.pop(request.request_id, None)  # who is paused may lose its blocks later
+        if self._running.pop(request.request_id, None):  # not if it is paused, and now loses its KV
+            self._waiting[request.client or ""] += 1
         self._sample()
 
     def on_finish(self, request: RequestView) -> None:
         assert request.finish is not None
+        client = request.client or ""
         begun = self._begun.pop(request.request_id, 0)
-        self._served[request.client or ""] += max(begun, _service(request))
-        self._running.pop(request.request_id, None)
+        self._served[client] += max(begun, _service(request))
+        if not self._running.pop(request.request_id, None):
+            self._waiting[client] -= 1
         del self._live[request.request_id]
         self._write(request, request.finish.reason, request.finish.detail)
         self._sample()
@@ -86,15 +96,15 @@ class Recorder(Observer):
         """Note a request that was never added."""
         self._write(request, "refused", reason)
 
-    def finish(self) -> None:
+    def conclude(self) -> None:
         """Note those that have not ended, and how things stand; called once, at the end."""
         self._sample(force=True)
         for request in self._live.values():
             self._write(request, "unfinished", request.waiting_reason)
 
     def _write(self, request: RequestView, end: str, detail: str) -> None:
-        for column, attribute in _COLUMNS.items():
-            self.columns[column].append(getattr(request, attribute))
+        for column, value in zip(self._filled, _read(request), strict=True):
+            column.append(value)
         self.columns["end"].append(end)
         self.columns["detail"].append(detail)
 
@@ -110,23 +120,17 @@ class Recorder(Observer):
             running=len(self._running),
             kv=used / max(1, view.num_usable_blocks),
             service=self._service(),
-            backlog=self._backlog(),
+            backlog=self._waiting,
         )
 
     def _service(self) -> dict[str, int]:
-        """By client, service until now: computed prompt tokens, and weighted output tokens."""
-        served = Counter(self._served)
-        for request_id, before in self._begun.items():
+        """By client, service until now."""
+        served, begun = dict(self._served), self._begun
+        for request_id in begun:
             request = self._live[request_id]
-            self._begun[request_id] = now = max(before, _service(request))
+            begun[request_id] = now = max(begun[request_id], _service(request))
             served[request.client or ""] += now
-        return dict(served)
-
-    def _backlog(self) -> dict[str, int]:
-        """By client, requests that wait."""
-        waiting = Counter(request.client or "" for request in self._live.values())
-        waiting.subtract(request.client or "" for request in self._running.values())
-        return dict(waiting)
+        return served
 
 
 def _service(request: RequestView) -> int:

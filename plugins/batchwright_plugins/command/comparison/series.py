@@ -7,8 +7,8 @@ from typing import Any, Final
 
 __all__ = ["Series"]
 
-MOST_SAMPLES: Final = 512
-_FIRST_GAP: Final = 0.01
+MOST_SAMPLES: Final = 256
+_FIRST_GAP: Final = 0.05
 
 
 class Series:

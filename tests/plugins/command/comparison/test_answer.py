@@ -44,6 +44,14 @@ def test_seeds_that_disagree_do_not_tell() -> None:
     assert found[0].startswith("These seeds do not tell a from b by E2E mean: 1.05 s")
 
 
+def test_what_hardly_differs_is_said_to() -> None:
+    assert two(1.0, 0.5)[0].startswith("b has the lowest")
+    found = summary(outcome("a", 4.0, e2e_mean=1.0), outcome("b", 4.0, e2e_mean=0.995))
+    assert list(answer(found))[0] == (
+        "b and a hardly differ by E2E mean: 995 ms at 4 requests/s, against 1.00 s under a."
+    )
+
+
 def test_shares_are_told_in_points() -> None:
     found = answer(summary(
         outcome("a", 1.0, attainment=0.5), outcome("a", 2.0, attainment=0.4),

@@ -9,8 +9,8 @@ def test_samples_are_no_nearer_than_the_gap() -> None:
     series = Series()
     assert series.is_due(0.0)
     series.add(0.0, service={}, backlog={}, waiting=1, running=2, kv=0.5)
-    assert not series.is_due(0.009)
-    assert series.is_due(0.01)
+    assert not series.is_due(0.049)
+    assert series.is_due(0.05)
     assert series.as_dict() == {
         "time": [0.0], "waiting": [1], "running": [2], "kv": [0.5], "service": {}, "backlog": {},
     }  # fmt: skip
