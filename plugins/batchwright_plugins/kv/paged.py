@@ -136,8 +136,10 @@ class PagedKV(KVManager):
         return self._table(request).block_ids.copy()
 
     def num_own_blocks(self, request: RequestView) -> int:
-        references = self._references
-        return sum(references[block_id] == 1 for block_id in self._table(request).block_ids)
+        block_ids, references = self._table(request).block_ids, self._references
+        if not self._caches:  # nothing is shared, and references are not counted
+            return len(block_ids)
+        return sum(references[block_id] == 1 for block_id in block_ids)
 
     def detach(self, request: RequestView) -> list[int]:
         table = self._table(request)

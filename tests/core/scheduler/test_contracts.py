@@ -501,6 +501,14 @@ class TestOwnBlocks:
         b.step()
         assert [view.num_own_blocks(request) for request in view.running] == [1, 1]
 
+    def test_without_prefix_caching_all_are_its_own(self, make_bench: Any) -> None:
+        b = make_bench(block_size=4, kv={"enable_prefix_caching": False})
+        b.add("A", [1] * 9, 9)
+        b.add("B", [1] * 9, 9)
+        b.step()
+        view = b.scheduler.view
+        assert [view.num_own_blocks(request) for request in view.running] == [3, 3]
+
     def test_a_manager_that_shares_nothing_need_not_say(self, make_bench: Any) -> None:
         b = make_bench(block_size=4)
         request = b.add("A", 9, 9)
