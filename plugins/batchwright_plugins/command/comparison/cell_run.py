@@ -19,6 +19,8 @@ from batchwright_plugins.command.arriving import Arriving
 from batchwright_plugins.command.caps import Caps
 from batchwright_plugins.command.chosen_workload import make_workload, pace_of
 from batchwright_plugins.command.comparison.recorder import RECORDER, Recorder, RecorderPlugin
+from batchwright_plugins.command.defaults import with_component_defaults
+from batchwright_plugins.command.rendering import render_value
 from batchwright_plugins.command.simulated_run import find_oracles
 from batchwright_plugins.command.simulation import Simulation
 
@@ -49,6 +51,7 @@ def run_cell(cell: Cell) -> dict[str, Any]:
         "checked": cell.checked,
         "toml": cell.toml(plugins),
         "versions": _versions(cell, plugins),
+        "step_times": _step_times(cell, plugins),
         "fault": None,
     }
     try:
@@ -111,8 +114,8 @@ def _outcome(cell: Cell, engine: Engine, simulation: Simulation) -> dict[str, An
 def _names(cell: Cell, engine: Engine) -> dict[str, str]:
     chosen = ("policy", "victim", "preemption", "predictor", "estimator")
     names = {kind: getattr(engine.scheduler.components, kind).name for kind in chosen}
-    truth, workload = cell.config.truth.name, cell.config.simulation.workload
-    return {**names, "executor": engine.executor.name, "step_times": truth, "workload": workload}
+    workload = cell.config.simulation.workload
+    return {**names, "executor": engine.executor.name, "workload": workload}
 
 
 def _wrong_books(engine: Engine, simulation: Simulation) -> dict[str, str] | None:
@@ -133,6 +136,16 @@ def _fault(error: Exception) -> dict[str, str]:
     frame = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{frame.filename.rpartition('/')[2]}:{frame.lineno}: {frame.name}()"
     return {"kind": RAISED, "message": f"{where} raised {type(error).__name__}: {error}"}
+
+
+def _step_times(cell: Cell, plugins: PluginManager) -> str:
+    """The estimator of the true step times, the device that it speaks of, what was set."""
+    truth = with_component_defaults(cell.config, plugins).truth
+    profile = truth.options.get("profile")
+    given = {name: v for name, v in cell.config.truth.options.items() if name != "profile"}
+    words = [str(profile)] if profile else []
+    words += [f"{name} = {render_value(value)}" for name, value in given.items()]
+    return f"{truth.name} ({', '.join(words)})" if words else truth.name
 
 
 def _versions(cell: Cell, plugins: PluginManager) -> dict[str, str]:

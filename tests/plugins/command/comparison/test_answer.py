@@ -47,7 +47,7 @@ def test_seeds_that_disagree_do_not_tell() -> None:
 def test_what_hardly_differs_is_said_to() -> None:
     assert two(1.0, 0.5)[0].startswith("b has the lowest")
     found = summary(outcome("a", 4.0, e2e_mean=1.0), outcome("b", 4.0, e2e_mean=0.995))
-    assert list(answer(found))[0] == (
+    assert next(answer(found)) == (
         "b and a hardly differ by E2E mean: 995 ms at 4 requests/s, against 1.00 s under a."
     )
 

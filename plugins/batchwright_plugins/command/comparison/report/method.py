@@ -60,7 +60,7 @@ def _facts(
     yield "seeds", ", ".join(map(str, setup.seeds)) + same
     yield "limit", _all(records, lambda r: f"{r['limit']:,} requests" if r.get("limit") else "")
     yield "workload", _component(records, "workload")
-    yield "step times", _component(records, "step_times")
+    yield "step times", _all(records, lambda record: record.get("step_times", ""))
     yield "executor", _component(records, "executor")
     yield "predictor", _component(records, "predictor")
     yield "knows too much", oracle_stamp(outcomes)

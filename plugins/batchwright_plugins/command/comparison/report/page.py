@@ -39,7 +39,7 @@ def render_page(outcomes: Sequence[Outcome], summary: Summary, setup: Setup) -> 
     css = (files(__package__) / "style.css").read_text(encoding="utf-8")
     body = "".join(
         [
-            _header(title, outcomes, summary),
+            _header(title, outcomes, summary, setup),
             element("section", "".join(_answer(outcomes, summary, styles)), class_="answer"),
             *_problems(outcomes),
             *_evidence(summary),
@@ -56,18 +56,23 @@ def render_page(outcomes: Sequence[Outcome], summary: Summary, setup: Setup) -> 
     )
 
 
-def _header(title: str, outcomes: Sequence[Outcome], summary: Summary) -> str:
-    workloads = dict.fromkeys(
-        outcome.record["components"]["workload"]
-        for outcome in outcomes
-        if "components" in outcome.record
-    )
-    on = f" on {', '.join(workloads)}" if workloads else ""
+def _header(title: str, outcomes: Sequence[Outcome], summary: Summary, setup: Setup) -> str:
+    workloads = _each(o.record.get("components", {}).get("workload") for o in outcomes)
+    step_times = _each(o.record.get("step_times") for o in outcomes)
     num_seeds = len({outcome.seed for outcome in outcomes})
     rates = f"{len(summary.rates)} rates, " if len(summary.rates) > 1 else ""
     seeds = "1 seed" if num_seeds == 1 else f"{num_seeds} seeds"
-    cells = f"{summary.num_done} simulations{on}: {rates}{seeds}"
-    return element("header", element("h1", escape(title)) + paragraph(cells, class_="soft"))
+    facts = [
+        f"{summary.num_done} simulations{workloads and f' on {workloads}'}: {rates}{seeds}.",
+        step_times and f"Step times: {step_times}.",
+        f"In time: {setup.targets}." if setup.targets else "",
+    ]
+    text = " ".join(filter(None, facts))
+    return element("header", element("h1", escape(title)) + paragraph(text, class_="soft"))
+
+
+def _each(words: Iterable[str | None]) -> str:
+    return ", ".join(dict.fromkeys(filter(None, words)))
 
 
 def _answer(outcomes: Sequence[Outcome], summary: Summary, styles: dict[str, int]) -> Iterator[str]:
