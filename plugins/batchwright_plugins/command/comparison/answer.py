@@ -32,6 +32,7 @@ def answer(summary: Summary) -> Iterator[str]:
     else:
         yield from _best(summary, summary.ranked[0])
         yield from _price(summary, summary.ranked[0])
+        yield from _next(summary)
 
 
 def _best(summary: Summary, best: Contender) -> Iterator[str]:
@@ -55,6 +56,21 @@ def _best(summary: Summary, best: Contender) -> Iterator[str]:
         yield f"These seeds do not tell {best.label} from {other.label} by {what}: {figures}."
     if versus is not None:
         yield _told(summary, versus, other if best is baseline else best)
+
+
+def _next(summary: Summary) -> Iterator[str]:
+    """Who is second, if that is not told yet, and whether he is told from the first."""
+    if summary.second is None or summary.baseline in summary.ranked[:2]:
+        return
+    first, second = summary.ranked[:2]
+    found = second.at(summary.top_rate, summary.measure.key)
+    apart = "" if is_told_apart(summary, summary.second) else "; these seeds do not tell them apart"
+    figure = value(summary.measure, found.mean if found else None)
+    yield (
+        f"Next is {second.label} with {figure}{_at(summary.top_rate)}: better than {first.label} "
+        f"in {summary.second.wins} and worse in {summary.second.losses} of "
+        f"{summary.second.pairs} paired runs{apart}."
+    )
 
 
 def _told(summary: Summary, versus: Versus, contender: Contender) -> str:

@@ -109,6 +109,7 @@ class Summary:
         measure: What they are ranked by.
         contenders: In the order of the command line.
         ranked: The sound ones, best first.
+        second: The second one beside the first; None if there is no pair.
         rates: Of the grid.
         num_cells: Of the grid.
         num_done: Of those, the ones that there are outcomes of.
@@ -118,6 +119,7 @@ class Summary:
     measure: Measure
     contenders: tuple[Contender, ...]
     ranked: tuple[Contender, ...]
+    second: Versus | None
     rates: tuple[float | None, ...]
     num_cells: int
     num_done: int
@@ -160,10 +162,15 @@ def summarize(grid: Grid, outcomes: Sequence[Outcome], key: str) -> Summary:
         Contender(*name, tuple(cells), _spreads(cells), _versus(cells, baseline, ranking))
         for name, cells in mine.items()
     )
+    ranked = tuple(_rank(contenders, ranking))
+    second = None
+    if len(ranked) > 1:
+        second = _versus(ranked[1].cells, _figures(ranked[0].cells, key), ranking)
     return Summary(
         ranking,
         contenders,
-        tuple(_rank(contenders, ranking)),
+        ranked,
+        second,
         grid.rates,
         len(grid.cells),
         len(outcomes),

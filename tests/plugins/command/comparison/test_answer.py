@@ -52,6 +52,23 @@ def test_what_hardly_differs_is_said_to() -> None:
     )
 
 
+def test_second_is_told_from_the_first_or_not() -> None:
+    def second(*values: float) -> str:
+        return list(answer(summary(
+            outcome("a", None, 0, e2e_mean=9), outcome("a", None, 1, e2e_mean=9),
+            outcome("b", None, 0, e2e_mean=2), outcome("b", None, 1, e2e_mean=2),
+            *(outcome("c", None, seed, e2e_mean=value) for seed, value in enumerate(values)),
+        )))[-1]  # fmt: skip
+
+    assert second(3, 3) == (
+        "Next is c with 3.00 s: better than b in 0 and worse in 2 of 2 paired runs."
+    )
+    assert second(1.9, 3) == (
+        "Next is c with 2.45 s: better than b in 1 and worse in 1 of 2 paired runs; "
+        "these seeds do not tell them apart."
+    )
+
+
 def test_shares_are_told_in_points() -> None:
     found = answer(summary(
         outcome("a", 1.0, attainment=0.5), outcome("a", 2.0, attainment=0.4),
