@@ -78,7 +78,14 @@ def _run(command: list[str], work: dict[str, Any]) -> dict[str, Any]:
         "TOKENIZERS_PARALLELISM": "false",
         "PYTHONPATH": os.pathsep.join(str(ROOT / name) for name in ("core", "plugins")),
     }
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        start_new_session=True,  # Linux divides a busy machine by sessions, and vLLM makes one
+    )
     lines = done.stdout.strip().splitlines()
     if done.returncode or not lines:
         raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout}\n{done.stderr[-3000:]}")

@@ -170,3 +170,13 @@ def test_times_are_added_one_by_one(simulate: Any) -> None:
         total += 0.1
     assert total != 1.0
     assert ran.scheduler.clock.now() == total
+
+
+def test_prompt_whose_last_chunk_is_one_token_has_its_first_token(simulate: Any) -> None:
+    """A chunk of one token looks like a decode, and is none yet."""
+    config = {"scheduler": {"max_num_batched_tokens": 64, "max_num_seqs": 4}}
+    long = Arrival(time=0.0, prompt_token_ids=list(range(65)), num_output_tokens=9)
+    for leap in (True, False):
+        ran = simulate([long], config, leap=leap)
+        row = ran.read("requests.csv").decode().splitlines()[1].split(",")
+        assert row[3:6] == ["0.0", "2.0", "10.0"]
