@@ -336,6 +336,17 @@ def batchwright_register_policy():
 """
 
 
+def test_nothing_to_measure_is_said(folder: Path) -> None:
+    """No prompt fits: every request is refused, and nothing has a latency."""
+    result = on_trace(
+        folder, "--policy", "fcfs", "-o", "model.max_model_len=8", "--rank-by", "ttft_p50"
+    )
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("There is no TTFT p50.\n")
+    (row,) = table(folder)
+    assert (row["arrived"], row["refused"], row["ttft_p50"]) == ("4", "4", "")
+
+
 def test_oracle_is_stamped(folder: Path) -> None:
     compare(folder, "--policy", "sjf", "--seeds", "1", "-o", "scheduler.predictor=oracle")
     (row,) = table(folder)

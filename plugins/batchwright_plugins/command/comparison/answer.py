@@ -28,7 +28,9 @@ def answer(summary: Summary) -> Iterator[str]:
         yield "No cell is done: there is nothing to compare yet."
         return
     if not summary.ranked:
-        yield "No policy has run without a fault."
+        is_sound = any(contender.is_sound for contender in summary.contenders)
+        what = summary.measure.name
+        yield f"There is no {what}." if is_sound else "No policy has run without a fault."
     else:
         yield from _best(summary, summary.ranked[0])
         yield from _price(summary, summary.ranked[0])

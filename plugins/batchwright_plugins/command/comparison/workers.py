@@ -5,8 +5,9 @@ from __future__ import annotations
 import multiprocessing
 import signal
 from collections import deque
-from collections.abc import Generator, Iterable
-from contextlib import suppress
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -87,7 +88,8 @@ class _Worker:
     def start(cls) -> _Worker:
         ours, theirs = _SPAWN.Pipe()
         process = _SPAWN.Process(target=_work, args=(theirs,), daemon=True)
-        process.start()
+        with _uninterrupted():
+            process.start()
         theirs.close()
         return cls(process, ours)
 
@@ -120,9 +122,19 @@ class _Worker:
         self.pipe.close()
 
 
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Hold back Ctrl-C; a process that starts meanwhile never sees it: who started it ends it."""
+    resource_tracker.ensure_running()  # else a process's start starts it, and that lets Ctrl-C in
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _work(pipe: Connection[Any, Any]) -> None:
     """What a process does: cell by cell, until nobody sends one."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started us ends us
     while True:
         try:
             cell, path = pipe.recv()
