@@ -6,7 +6,8 @@ A fence says what its block is:
   ``file=PATH`` is the content of that file (under ``tmp/`` it is written there).
 - ``toml``: a configuration, relative to ``examples/``; ``load=PATH`` loads a plugin that
   another block wrote, ``plugin=MODULE`` a package of ``contrib/``; ``project`` is none.
-- ``console``: commands behind ``$``; ``exit=N`` says how they end; ``model`` needs one.
+- ``console``: commands behind ``$``; ``exit=N`` says how they end; ``model`` needs one;
+  ``picture=PATH`` is the picture that a comparison makes, the block behind it what it answers.
 - ``sh``: ``make`` and ``pip`` as a newcomer types them.
 - ``text``: what is printed.
 """
@@ -160,6 +161,15 @@ def test_command_works(block: Block, workspace: Path) -> None:
     for command in commands(block):
         done = call(command, workspace)
         assert done.returncode == int(block.flags.get("exit", 0)), done.stderr + done.stdout
+        if "picture" in block.flags:
+            made = (workspace / "tmp" / "compare" / "figure.svg").read_text()
+            assert made == (ROOT / block.flags["picture"]).read_text()
+            assert done.stdout == block_after(block).text
+
+
+def block_after(block: Block) -> Block:
+    blocks = blocks_of(block.document)
+    return blocks[blocks.index(block) + 1]
 
 
 @pytest.mark.model

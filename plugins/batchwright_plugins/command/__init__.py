@@ -9,6 +9,7 @@ from __future__ import annotations
 from batchwright import Command, hookimpl
 from batchwright_plugins.command.bench import BenchCommand
 from batchwright_plugins.command.calibrate import CalibrateCommand
+from batchwright_plugins.command.compare import CompareCommand
 from batchwright_plugins.command.config import ConfigCommand
 from batchwright_plugins.command.explain import ExplainCommand
 from batchwright_plugins.command.new import NewCommand
@@ -20,6 +21,7 @@ from batchwright_plugins.command.workload import WorkloadCommand
 __all__ = [
     "BenchCommand",
     "CalibrateCommand",
+    "CompareCommand",
     "ConfigCommand",
     "ExplainCommand",
     "NewCommand",
@@ -36,6 +38,7 @@ def batchwright_register_command() -> list[type[Command]]:
     return [
         BenchCommand,
         CalibrateCommand,
+        CompareCommand,
         ConfigCommand,
         ExplainCommand,
         NewCommand,

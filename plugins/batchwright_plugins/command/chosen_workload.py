@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from batchwright.config import Config
     from batchwright.protocols import Workload
 
-__all__ = ["choose_workload", "make_workload"]
+__all__ = ["choose_workload", "make_workload", "pace_of"]
 
 _HEAD = 4096
 
@@ -64,6 +64,24 @@ def make_workload(assembly: Assembly) -> Workload:
         raise ConfigError(problem, path=use.option, source=assembly.config.source)
     workload: Workload = assembly.make_alone(use)
     return workload
+
+
+def pace_of(workload: Workload, rate: float | None) -> float:
+    """How many times as fast as it says requests must arrive, for a rate.
+
+    Args:
+        workload: The workload.
+        rate: Mean arrivals (1/s); None: as it says.
+
+    Raises:
+        ConfigError: It has no rate.
+    """
+    if rate is None:
+        return 1.0
+    if workload.rate is None:
+        problem = f"a rate needs a workload that has one; {workload.name!r} has none"
+        raise ConfigError(problem, path="simulation.workload")
+    return rate / workload.rate
 
 
 def _recognize(path: Path, offered: dict[str, type[Workload]]) -> str:

@@ -13,7 +13,7 @@ from batchwright.config import load_config
 from batchwright.exceptions import ConfigError
 from batchwright_plugins.command.arriving import Arriving
 from batchwright_plugins.command.caps import Caps
-from batchwright_plugins.command.chosen_workload import choose_workload, make_workload
+from batchwright_plugins.command.chosen_workload import choose_workload, make_workload, pace_of
 from batchwright_plugins.command.instruments import PROGRESS, instrumented
 from batchwright_plugins.command.report import (
     choices,
@@ -150,10 +150,7 @@ class SimulatedRun:
         """How many times as fast as it says requests arrive."""
         if self._rate is None:
             return self._scale_rate or 1.0
-        if workload.rate is None:
-            problem = f"--rate needs a workload that has one; {workload.name!r} has none"
-            raise ConfigError(problem, path="simulation.workload")
-        return self._rate / workload.rate
+        return pace_of(workload, self._rate)
 
     def _report(self, simulation: Simulation, seconds: float, notices: Console) -> None:
         from rich.console import Console

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from abc import abstractmethod
 from collections.abc import Iterator
-from itertools import islice
+from itertools import cycle, islice, repeat
 
 from attrs import Factory, frozen
 
@@ -33,7 +33,10 @@ class MadeOptions:
     prefixes: Prefixes = option(
         Factory(Prefixes), "A tree of prefixes that prompts share.", default_text="none"
     )
-    num_clients: int = option(0, "Clients that requests belong to in turn; 0: none.", ge=0)
+    num_clients: int = option(0, "Clients that requests belong to; 0: none.", ge=0)
+    client_skew: float = option(
+        0.0, "0: clients in turn; else by lot, the n-th one n to this power times less often.", ge=0
+    )
 
 
 class Made(Workload):
@@ -57,13 +60,28 @@ class Made(Workload):
         prompts = options.prompt.draw(self.ctx.stream("prompts"))
         outputs = options.output.draw(self.ctx.stream("outputs"))
         prefixes = options.prefixes.draw(self.ctx.stream("prefixes"))
-        drawn = islice(zip(gaps, prompts, outputs, prefixes, strict=False), options.num_requests)
-        for number, (gap, num_prompt, num_output, prefix) in enumerate(drawn):
+        clients = self._clients(self.ctx.stream("clients"))
+        drawn = zip(gaps, prompts, outputs, prefixes, clients, strict=False)
+        for number, (gap, num_prompt, num_output, prefix, client) in enumerate(
+            islice(drawn, options.num_requests)
+        ):
             time += gap
             own = [(OWN_TOKENS + number, 1), (1, num_prompt - 1)]
             yield Arrival(
                 time=time,
                 prompt_token_ids=pieces([*prefix, *own]),
                 num_output_tokens=num_output,
-                client=f"client-{number % options.num_clients}" if options.num_clients else None,
+                client=client,
             )
+
+    def _clients(self, chance: random.Random) -> Iterator[str | None]:
+        """Whose requests they are, without end."""
+        options = self.options
+        names = [f"client-{number}" for number in range(options.num_clients)]
+        if not names:
+            yield from repeat(None)
+        if not options.client_skew:
+            yield from cycle(names)
+        weights = [1 / (rank + 1) ** options.client_skew for rank in range(len(names))]
+        while True:
+            yield from chance.choices(names, weights)

@@ -1,0 +1,1 @@
+"""Comparing policies: a grid of simulations, what came of each, and a report."""

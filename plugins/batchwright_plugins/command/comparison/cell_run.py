@@ -1,0 +1,158 @@
+"""Runs a cell: a simulation of its own, from a configuration to what is kept of it."""
+
+from __future__ import annotations
+
+import logging
+import platform
+import traceback
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+from batchwright.assembly import Assembly
+from batchwright.clock import VirtualClock
+from batchwright.config import Use
+from batchwright.exceptions import BatchwrightError, InvariantError
+from batchwright.plugin_manager import PluginManager
+from batchwright.version import VERSION
+from batchwright_plugins.command.arriving import Arriving
+from batchwright_plugins.command.caps import Caps
+from batchwright_plugins.command.chosen_workload import make_workload, pace_of
+from batchwright_plugins.command.comparison.recorder import RECORDER, Recorder, RecorderPlugin
+from batchwright_plugins.command.defaults import with_component_defaults
+from batchwright_plugins.command.rendering import render_value
+from batchwright_plugins.command.simulated_run import find_oracles
+from batchwright_plugins.command.simulation import Simulation
+
+if TYPE_CHECKING:
+    from batchwright.engine import Engine
+    from batchwright_plugins.command.comparison.cell import Cell
+
+__all__ = ["BROKE", "RAISED", "run_cell"]
+
+RAISED: Final = "raised"
+BROKE: Final = "broke an invariant"
+
+
+def run_cell(cell: Cell) -> dict[str, Any]:
+    """Run the simulation of a cell; whatever goes wrong in it is part of what comes of it.
+
+    Returns:
+        What is kept, ready for JSON: equal for equal cells, bit for bit.
+    """
+    logging.getLogger("batchwright").propagate = False  # faults are counted, and reported
+    logging.getLogger("batchwright").addHandler(logging.NullHandler())
+    plugins = PluginManager.discover(
+        cell.config.plugin_paths, cell.config.plugins.disable, extra=[RecorderPlugin()]
+    )
+    record: dict[str, Any] = {
+        **cell.coordinates(),
+        "limit": cell.limit,
+        "checked": cell.checked,
+        "toml": cell.toml(plugins),
+        "versions": _versions(cell, plugins),
+        "step_times": _step_times(cell, plugins),
+        "fault": None,
+    }
+    try:
+        engine, simulation = _prepare(cell, plugins)
+    except Exception as error:
+        return {**record, "fault": _fault(error)}
+    try:
+        simulation.run()
+        record["fault"] = _wrong_books(engine, simulation)
+        record.update(_outcome(cell, engine, simulation))
+    except Exception as error:
+        record["fault"] = _fault(error)
+    finally:
+        engine.close()
+    return record
+
+
+def _prepare(cell: Cell, plugins: PluginManager) -> tuple[Engine, Simulation]:
+    assembly = Assembly(_watched(cell), plugins=plugins, clock=VirtualClock())
+    workload = make_workload(assembly)
+    arriving = Arriving(workload.arrivals(), pace=pace_of(workload, cell.rate), limit=cell.limit)
+    section = assembly.config.simulation
+    caps = Caps(section.max_tokens, workload, workload.ctx.stream("caps"))
+    engine = assembly.simulator()
+    refused = _recorder(engine).refused
+    return engine, Simulation(engine, workload, arriving, caps, section, refused)
+
+
+def _watched(cell: Cell) -> Any:
+    names = ("invariants", RECORDER) if cell.checked else (RECORDER,)
+    observers = tuple(Use("observer", name, f"observer.{name}") for name in names)
+    return attrs.evolve(cell.config, observer=observers)
+
+
+def _recorder(engine: Engine) -> Recorder:
+    observers = engine.scheduler.components.observers
+    (found,) = (observer for observer in observers if isinstance(observer, Recorder))
+    return found
+
+
+def _outcome(cell: Cell, engine: Engine, simulation: Simulation) -> dict[str, Any]:
+    scheduler, recorder = engine.scheduler, _recorder(engine)
+    recorder.conclude()
+    counts = recorder.ctx.counts
+    return {
+        "components": _names(cell, engine),
+        "oracles": find_oracles(cell.config, engine),
+        "strikes": dict(scheduler.fault_counts),
+        "stopped_by": simulation.stopped_by,
+        "end_time": scheduler.clock.now(),
+        "usable_blocks": scheduler.view.num_usable_blocks,
+        "most_used_blocks": counts.most_used_blocks,
+        "scheduled_tokens": counts.scheduled_tokens,
+        "steps": counts.steps,
+        "requests": recorder.columns,
+        "series": recorder.series.as_dict(),
+    }
+
+
+def _names(cell: Cell, engine: Engine) -> dict[str, str]:
+    chosen = ("policy", "victim", "preemption", "predictor", "estimator")
+    names = {kind: getattr(engine.scheduler.components, kind).name for kind in chosen}
+    workload = cell.config.simulation.workload
+    return {**names, "executor": engine.executor.name, "workload": workload}
+
+
+def _wrong_books(engine: Engine, simulation: Simulation) -> dict[str, str] | None:
+    """What is wrong with the scheduler's books at the end, whatever was checked on the way."""
+    view = engine.scheduler.view
+    wrong = [f"E5: {message}" for message in view.audit()]
+    held = view.num_usable_blocks - view.num_free_blocks
+    if held and not simulation.stopped_by:
+        wrong.append(f"E1: {held} blocks are held, and no request is left")
+    return {"kind": BROKE, "message": "; ".join(wrong)} if wrong else None
+
+
+def _fault(error: Exception) -> dict[str, str]:
+    if isinstance(error, InvariantError):
+        return {"kind": BROKE, "message": str(error)}
+    if isinstance(error, BatchwrightError):
+        return {"kind": RAISED, "message": str(error)}
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{frame.filename.rpartition('/')[2]}:{frame.lineno}: {frame.name}()"
+    return {"kind": RAISED, "message": f"{where} raised {type(error).__name__}: {error}"}
+
+
+def _step_times(cell: Cell, plugins: PluginManager) -> str:
+    """The estimator of the true step times, the device that it speaks of, what was set."""
+    truth = with_component_defaults(cell.config, plugins).truth
+    profile = truth.options.get("profile")
+    given = {name: v for name, v in cell.config.truth.options.items() if name != "profile"}
+    words = [str(profile)] if profile else []
+    words += [f"{name} = {render_value(value)}" for name, value in given.items()]
+    return f"{truth.name} ({', '.join(words)})" if words else truth.name
+
+
+def _versions(cell: Cell, plugins: PluginManager) -> dict[str, str]:
+    """Batchwright, Python, and the distributions of what is chosen beside."""
+    found = {"batchwright": VERSION, "python": platform.python_version()}
+    for use in cell.config.uses():
+        offer = plugins.find(use.kind, use.name)
+        if offer.distribution:
+            found[offer.distribution] = offer.version
+    return found

@@ -1,0 +1,165 @@
+"""One call of ``batchwright compare``: from options to cells, files and an answer."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from batchwright.exceptions import ConfigError
+from batchwright.suggest import did_you_mean
+from batchwright_plugins.command.comparison.answer import answer, warnings
+from batchwright_plugins.command.comparison.archive import Archive
+from batchwright_plugins.command.comparison.cell import Cell
+from batchwright_plugins.command.comparison.grid import plan_grid
+from batchwright_plugins.command.comparison.measure import RANKING
+from batchwright_plugins.command.comparison.outcome import Outcome, measure
+from batchwright_plugins.command.comparison.progress import Progress
+from batchwright_plugins.command.comparison.report import Setup, write_report
+from batchwright_plugins.command.comparison.summary import Summary, summarize
+from batchwright_plugins.command.comparison.tables import write_tables
+from batchwright_plugins.command.comparison.targets import read_targets
+from batchwright_plugins.command.comparison.workers import run_cells
+from batchwright_plugins.command.signals import catching
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from rich.console import Console
+
+__all__ = ["Comparison"]
+
+FAILED: Final = 3
+_DIED: Final = "its process died"
+
+
+class Comparison:
+    """Plans the cells, runs those that are missing, reports all that are done.
+
+    Args:
+        config: The TOML file.
+        overrides: ``key.path=value`` each.
+        policies, vary, workload, rates, num_seeds, limit: See ``plan_grid``.
+        targets: See ``read_targets``.
+        rank_by: Key of a measure; None: ``attainment`` if there are targets, else ``e2e_mean``.
+        starved_after: Seconds for which a request may be passed over.
+        check: Whether every invariant is checked at every step.
+        jobs: Processes; None: one a processor.
+        output: Folder for everything.
+
+    Raises:
+        ConfigError: An option is wrong; nothing has run.
+        PluginError: A component cannot be had.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: Path | None,
+        overrides: Sequence[str],
+        targets: Sequence[str],
+        rank_by: str | None,
+        starved_after: float,
+        check: bool,
+        jobs: int | None,
+        output: Path,
+        **grid: Any,
+    ) -> None:
+        self._targets = read_targets(targets)
+        self._rank_by = _ranking(rank_by, bool(self._targets))
+        self._starved_after = starved_after
+        self._jobs = jobs or os.cpu_count() or 1
+        self._output = output
+        self.grid = plan_grid(config, overrides, checked=check, **grid)
+
+    def run(self) -> int:
+        """Run it, and write what comes of it.
+
+        Returns:
+            The exit code.
+        """
+        from rich.console import Console
+
+        notices = Console(stderr=True, highlight=False)
+        archive = Archive(self._output / "cells")
+        missing = archive.missing(self.grid.cells)
+        dead: dict[Cell, str] = {}
+        signal = self._run_missing(missing, dead, notices)
+        outcomes = list(self._outcomes(archive, dead))
+        summary = summarize(self.grid, outcomes, self._rank_by)
+        self._report(outcomes, summary)
+        if signal:
+            return 128 + signal
+        return FAILED if any(outcome.fault for outcome in outcomes) else 0
+
+    def _run_missing(
+        self, missing: Sequence[tuple[Cell, Path]], dead: dict[Cell, str], notices: Console
+    ) -> int:
+        """Run cells; the signal that ended it, or 0."""
+        num_cells = len(self.grid.cells)
+        progress = Progress(notices, num_cells, num_cells - len(missing))
+        cells = run_cells(missing, self._jobs, progress)
+        try:
+            with progress, catching(_interrupt), closing(cells):
+                dead.update(cells)
+        except _Interrupted as interrupted:
+            return interrupted.number
+        return 0
+
+    def _outcomes(self, archive: Archive, dead: dict[Cell, str]) -> Iterator[Outcome]:
+        """What came of the cells that are done, and of those whose process died."""
+        for cell in self.grid.cells:
+            record = archive.read(cell)
+            if cell in dead:
+                record = {
+                    **cell.coordinates(), "fault": {"kind": _DIED, "message": dead[cell]}
+                }  # fmt: skip
+            if record is not None:
+                yield measure(record, self._targets, self._starved_after)
+
+    def _report(self, outcomes: Sequence[Outcome], summary: Summary) -> None:
+        from rich.console import Console
+
+        write_tables(self._output, outcomes, summary)
+        setup = Setup(
+            command=shlex.join(["batchwright", *sys.argv[1:]]),
+            seeds=self.grid.seeds,
+            targets=self._targets,
+            starved_after=self._starved_after,
+        )
+        report = write_report(self._output, outcomes, summary, setup)
+        console = Console(highlight=False)
+        for sentence in (*answer(summary), *warnings(summary)):
+            console.print(sentence, markup=False, soft_wrap=True)
+        console.print(f"{summary.num_done} of {summary.num_cells} cells: {report}",
+                      markup=False, soft_wrap=True)  # fmt: skip
+
+
+def _ranking(key: str | None, has_targets: bool) -> str:
+    """What policies are ranked by.
+
+    Raises:
+        ConfigError: There is no such measure, or it needs targets.
+    """
+    chosen = key or ("attainment" if has_targets else "e2e_mean")
+    if chosen not in RANKING:
+        hint = f"{did_you_mean(chosen, RANKING)} Choices: {', '.join(RANKING)}"
+        raise ConfigError(f"there is no such measure.{hint}", source=f"--rank-by {chosen}")
+    if chosen in ("attainment", "goodput") and not has_targets:
+        raise ConfigError("needs --target", source=f"--rank-by {chosen}")
+    return chosen
+
+
+class _Interrupted(BaseException):
+    """A signal asks to stop; nothing but ``run`` may catch it."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def _interrupt(number: int, _frame: FrameType | None) -> NoReturn:
+    raise _Interrupted(number)

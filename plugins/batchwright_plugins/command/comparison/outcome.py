@@ -1,0 +1,228 @@
+"""What came of a cell, in figures."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from attrs import frozen
+
+from batchwright.metrics import mean, percentile
+from batchwright_plugins.command.comparison.fairness import (
+    ClientService,
+    jain_index,
+    service_in_contention,
+)
+from batchwright_plugins.command.comparison.requests import Ended, passed_over, requests_of
+from batchwright_plugins.command.comparison.targets import Targets
+
+__all__ = ["ClientFigures", "Outcome", "measure"]
+
+_PERCENTILES = (50, 90, 99)
+_BLAMED = re.compile(r"\w+\(\) (?:raised|returned) ")
+"""How the core says that a component failed on a request."""
+_LATENCIES = ("ttft", "tpot", "e2e")
+Figures = dict[str, float | None]
+
+
+@frozen
+class ClientFigures:
+    """What a client was given.
+
+    Args:
+        requests: How many it sent.
+        service_rate: Service a second while it and another one wanted more; None: never.
+        figures: TTFT and E2E, percentiles; ``attainment``.
+    """
+
+    requests: int
+    service_rate: float | None
+    figures: Figures
+
+
+@frozen
+class Outcome:
+    """A cell that is done, or whose process died.
+
+    Args:
+        policy, variation, rate, seed: Where it stands in the grid.
+        fault: What ended it, empty if nothing did.
+        notes: What else is wrong with it.
+        figures: By key of ``MEASURES``; empty if it has a fault.
+        by_class: Shares in time, by ``slo_class``.
+        clients: By client; empty if requests belong to nobody.
+        latencies: TTFT, TPOT and E2E of those that ended, ascending (seconds).
+        series: Samples over time.
+        record: What was kept of it.
+    """
+
+    policy: str
+    variation: str
+    rate: float | None
+    seed: int
+    fault: str
+    notes: tuple[str, ...]
+    figures: Figures
+    by_class: Figures
+    clients: Mapping[str, ClientFigures]
+    latencies: Mapping[str, array[float]]
+    series: Mapping[str, Any]
+    record: Mapping[str, Any]
+
+
+def measure(record: Mapping[str, Any], targets: Targets, starved_after: float) -> Outcome:
+    """Condense what was recorded.
+
+    Args:
+        record: See ``run_cell``.
+        targets: How fast is fast enough.
+        starved_after: Seconds for which a request may be passed over.
+    """
+    where = {name: record[name] for name in ("policy", "variation", "rate", "seed")}
+    fault = record["fault"]
+    text = f"{fault['kind']}: {fault['message']}" if fault else _failures(record["requests"])
+    if text:
+        return Outcome(**where, fault=text, notes=(), figures={}, by_class={}, clients={},
+                       latencies={}, series={}, record=record)  # fmt: skip
+    requests = requests_of(record["requests"])
+    in_time = [r.has_ended and targets.are_met(r.slo_class, r.latencies) for r in requests]
+    series = record["series"]
+    service = service_in_contention(series["time"], series["service"], series["backlog"])
+    latencies = {name: _sorted(requests, name) for name in _LATENCIES}
+    waits = list(passed_over(requests, record["end_time"]))
+    starved = sum(1 for seconds, _ in waits if seconds > starved_after)
+    figures = {
+        **_latency_figures(latencies),
+        **_rates(record, requests, in_time if targets else None),
+        **_work(record),
+        "jain": jain_index(s.rate for s in service.values() if s.rate is not None),
+        "passed_over_max": max((seconds for seconds, _ in waits), default=0.0),
+        "starved": starved,
+    }
+    return Outcome(
+        **where,
+        fault="",
+        notes=tuple(_notes(record, figures, starved_after)),
+        figures=figures,
+        by_class=_by_class(requests, in_time) if targets else {},
+        clients=_clients(requests, in_time if targets else None, service),
+        latencies=latencies,
+        series=series,
+        record=record,
+    )
+
+
+def _sorted(requests: Sequence[Ended], name: str) -> array[float]:
+    found = (r.latencies[name] for r in requests if r.has_ended)
+    return array("d", sorted(value for value in found if value is not None))
+
+
+def _latency_figures(latencies: Mapping[str, Sequence[float]]) -> Figures:
+    figures: Figures = {}
+    for name, values in latencies.items():
+        figures[f"{name}_mean"] = mean(values)
+        for share in _PERCENTILES:
+            figures[f"{name}_p{share}"] = percentile(values, share)
+    return figures
+
+
+def _rates(
+    record: Mapping[str, Any], requests: Sequence[Ended], in_time: Sequence[bool] | None
+) -> Figures:
+    ended = sum(r.has_ended for r in requests)
+    begin = min((r.arrival for r in requests), default=0.0)
+    finishes = [finish for finish in record["requests"]["finish"] if finish is not None]
+    unfinished = sum(r.end == "unfinished" for r in requests)
+    until = record["end_time"] if unfinished else max(finishes, default=begin)
+    duration = until - begin
+    num_good = None if in_time is None else sum(in_time)
+    return {
+        "arrived": len(requests),
+        "ended": ended,
+        "refused": sum(r.end == "refused" for r in requests),
+        "failed": sum(r.end in ("error", "abort") for r in requests),
+        "unfinished": unfinished,
+        "duration": duration,
+        "attainment": None if num_good is None else _ratio(num_good, len(requests)),
+        "goodput": None if num_good is None else _ratio(num_good, duration),
+        "requests_per_s": _ratio(ended, duration),
+        "output_tokens_per_s": _ratio(sum(record["requests"]["output_tokens"]), duration),
+    }
+
+
+def _work(record: Mapping[str, Any]) -> Figures:
+    columns = record["requests"]
+    admitted = [n is not None for n in columns["cached_tokens"]]
+    asked = sum(n for n, is_in in zip(columns["prompt_tokens"], admitted, strict=True) if is_in)
+    return {
+        "hit_ratio": _ratio(sum(n or 0 for n in columns["cached_tokens"]), asked),
+        "recompute_tax": _ratio(sum(columns["recomputed_tokens"]), record["scheduled_tokens"]),
+        "preemptions": sum(columns["preemptions"]),
+        "displacements": sum(columns["displacements"]),
+        "kv_peak": _ratio(record["most_used_blocks"], record["usable_blocks"]),
+    }
+
+
+def _by_class(requests: Sequence[Ended], in_time: Sequence[bool]) -> Figures:
+    found: dict[str, list[bool]] = {}
+    for request, good in zip(requests, in_time, strict=True):
+        found.setdefault(request.slo_class or "", []).append(good)
+    return {name: _ratio(sum(found[name]), len(found[name])) for name in sorted(found)}
+
+
+def _clients(
+    requests: Sequence[Ended], in_time: Sequence[bool] | None, service: Mapping[str, ClientService]
+) -> dict[str, ClientFigures]:
+    mine: dict[str, list[int]] = {}
+    for index, request in enumerate(requests):
+        mine.setdefault(request.client, []).append(index)
+    if set(mine) <= {""}:
+        return {}
+    found = {}
+    for client in sorted(mine):
+        own = [requests[index] for index in mine[client]]
+        figures = _latency_figures({name: _sorted(own, name) for name in ("ttft", "e2e")})
+        if in_time is not None:
+            figures["attainment"] = _ratio(sum(in_time[i] for i in mine[client]), len(own))
+        rate = service[client].rate if client in service else None
+        found[client] = ClientFigures(len(own), rate, figures)
+    return found
+
+
+def _notes(record: Mapping[str, Any], figures: Figures, starved_after: float) -> Iterator[str]:
+    starved, failed = figures["starved"], figures["failed"]
+    if starved:
+        longest = figures["passed_over_max"]
+        yield (
+            f"starves {starved:.0f} of {figures['arrived']:.0f} requests: passed over for more "
+            f"than {starved_after:g} s, one for {longest:.1f} s"
+        )
+    for where, count in record["strikes"].items():
+        yield f"{where} failed {count} times; those steps fell back"
+    if failed:
+        yield (
+            f"{failed:.0f} of {figures['arrived']:.0f} requests were not served "
+            f"({_ends(record['requests'])[0]}); latencies are those of the others"
+        )
+    if record["stopped_by"]:
+        yield f"stopped before its end: {record['stopped_by']}"
+
+
+def _failures(columns: Mapping[str, Sequence[Any]]) -> str:
+    """What a component did wrong on requests, which ended them; empty if none did."""
+    blamed = [detail for detail in _ends(columns) if _BLAMED.search(detail)]
+    if not blamed:
+        return ""
+    return f"{len(blamed)} of {len(columns['end'])} requests failed, the first: {blamed[0]}"
+
+
+def _ends(columns: Mapping[str, Sequence[Any]]) -> list[str]:
+    """Why requests ended that did not end by themselves."""
+    ends = zip(columns["end"], columns["detail"], strict=True)
+    return [detail for end, detail in ends if end in ("error", "abort")]
+
+
+def _ratio(part: float, whole: float) -> float | None:
+    return part / whole if whole else None

@@ -1,0 +1,8 @@
+"""The report of a comparison: one HTML file that needs nothing else, and pictures."""
+
+from __future__ import annotations
+
+from batchwright_plugins.command.comparison.report.setup import Setup
+from batchwright_plugins.command.comparison.report.write import write_report
+
+__all__ = ["Setup", "write_report"]

@@ -1,0 +1,118 @@
+"""How a comparison was made: enough to repeat it, and to doubt it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from batchwright_plugins.command.comparison.measure import MEASURES
+from batchwright_plugins.command.comparison.recorder import OUTPUT_WEIGHT
+from batchwright_plugins.command.comparison.report.html import element, paragraph
+
+if TYPE_CHECKING:
+    from batchwright_plugins.command.comparison.outcome import Outcome
+    from batchwright_plugins.command.comparison.report.setup import Setup
+    from batchwright_plugins.command.comparison.summary import Summary
+
+__all__ = ["oracle_stamp", "render_method"]
+
+
+def oracle_stamp(outcomes: Iterable[Outcome]) -> str:
+    """What knew more than it can know elsewhere; empty if nothing did."""
+    found = {
+        f"{o.policy}: {', '.join(o.record['oracles'])}" for o in outcomes if o.record.get("oracles")
+    }
+    return "; ".join(sorted(found))
+
+
+def render_method(outcomes: Sequence[Outcome], summary: Summary, setup: Setup) -> str:
+    """The section."""
+    facts = "".join(
+        f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>"
+        for name, text in _facts(outcomes, summary, setup)
+        if text
+    )
+    return "".join(
+        [
+            element("dl", facts, class_="facts"),
+            element("h3", "What the words mean"),
+            element("dl", "".join(_meanings(setup)), class_="facts"),
+            element("h3", "Configurations"),
+            paragraph(
+                "Every value that was in effect, defaults included. The cells of a policy differ "
+                "in rate and scheduler.seed alone."
+            ),
+            *_configurations(outcomes),
+        ]
+    )
+
+
+def _facts(
+    outcomes: Sequence[Outcome], summary: Summary, setup: Setup
+) -> Iterator[tuple[str, str]]:
+    records = [outcome.record for outcome in outcomes]
+    yield "command", setup.command
+    yield "cells", f"{summary.num_done} of {summary.num_cells} done"
+    rates = ", ".join("the workload's" if r is None else f"{r:g}" for r in summary.rates)
+    yield "rates", f"{rates} requests/s"
+    same = "" if summary.seeds_differ else "; nothing here depends on chance, so seeds are alike"
+    yield "seeds", ", ".join(map(str, setup.seeds)) + same
+    yield "limit", _all(records, lambda r: f"{r['limit']:,} requests" if r.get("limit") else "")
+    yield "workload", _component(records, "workload")
+    yield "step times", _all(records, lambda record: record.get("step_times", ""))
+    yield "executor", _component(records, "executor")
+    yield "predictor", _component(records, "predictor")
+    yield "knows too much", oracle_stamp(outcomes)
+    yield "targets", str(setup.targets)
+    yield "invariants", _all(records, lambda r: "checked at every step" if r.get("checked") else
+                             "checked at the end of each cell")  # fmt: skip
+    yield "versions", _all(records, lambda r: ", ".join(
+        f"{name} {version}" for name, version in r.get("versions", {}).items()))  # fmt: skip
+    yield (
+        "chance",
+        "arrivals, lengths, prefixes, caps and a policy's own lots are drawn from streams of "
+        "their own that depend on the seed alone: with a seed, every policy gets the same requests "
+        "at the same times, and a higher rate is the same sequence, faster.",
+    )
+
+
+def _component(records: Iterable[Any], kind: str) -> str:
+    return _all(records, lambda record: record.get("components", {}).get(kind, ""))
+
+
+def _all(records: Iterable[Any], get: Any) -> str:
+    """What cells say of something: each answer once."""
+    return "; ".join(dict.fromkeys(filter(None, map(get, records))))
+
+
+def _meanings(setup: Setup) -> Iterator[str]:
+    special = {
+        "starved": f"passed over for more than {setup.starved_after:g} s",
+        "jain": (
+            "(sum of x)² / (n times the sum of x²) of the service a second that clients got while "
+            "they and another one had requests waiting; service is computed prompt tokens and "
+            f"{OUTPUT_WEIGHT} times the output tokens. 1: all alike; 1/n: one has all; none where "
+            "there was no contention"
+        ),
+    }
+    for measure in MEASURES.values():
+        if not measure.key.endswith(("_p50", "_p90", "_p99")):
+            meaning = special.get(measure.key, measure.meaning)
+            name = measure.name.removesuffix(" mean")
+            meaning = meaning.removesuffix(", mean")
+            yield f"<dt>{escape(name)}</dt><dd>{escape(meaning)}</dd>"
+    yield (
+        "<dt>p50, p90, p99</dt><dd>percentiles of the requests that ended by themselves, "
+        "interpolated linearly; the whole run, nothing cut at its ends</dd>"
+    )
+
+
+def _configurations(outcomes: Iterable[Outcome]) -> Iterator[str]:
+    shown: dict[str, str] = {}
+    for outcome in outcomes:
+        label = ", ".join(filter(None, [outcome.policy, outcome.variation]))
+        if "toml" in outcome.record:
+            shown.setdefault(label, outcome.record["toml"])
+    for label, toml in shown.items():
+        yield f"<details><summary>{escape(label)}</summary><pre>{escape(toml)}</pre></details>"

@@ -1,0 +1,41 @@
+"""Writes the report and the pictures that stand alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from batchwright_plugins.command.comparison.chart.line_chart import LineChart
+from batchwright_plugins.command.comparison.chart.picture import picture
+from batchwright_plugins.command.comparison.report.evidence import Evidence
+from batchwright_plugins.command.comparison.report.page import render_page
+
+if TYPE_CHECKING:
+    from batchwright_plugins.command.comparison.outcome import Outcome
+    from batchwright_plugins.command.comparison.report.setup import Setup
+    from batchwright_plugins.command.comparison.summary import Summary
+
+__all__ = ["write_report"]
+
+
+def write_report(folder: Path, outcomes: Sequence[Outcome], summary: Summary, setup: Setup) -> Path:
+    """Write ``report.html``, and a picture for each variation: equal for equal outcomes.
+
+    Returns:
+        The page.
+    """
+    for number, evidence in enumerate(Evidence.of(summary)):
+        charts = [chart for chart in evidence.highlights() if isinstance(chart, LineChart)]
+        if charts:
+            suffix = f"-{number + 1}" if evidence.variation else ""
+            names = [(style, contender.policy) for style, contender in evidence.contenders]
+            svg = picture(charts, names, f"Policies against rate {evidence.variation}".strip())
+            _write(folder / f"figure{suffix}.svg", svg)
+    return _write(folder / "report.html", render_page(outcomes, summary, setup))
+
+
+def _write(path: Path, text: str) -> Path:
+    part = path.with_name(f"{path.name}.part")
+    part.write_text(text, encoding="utf-8")
+    return part.replace(path)

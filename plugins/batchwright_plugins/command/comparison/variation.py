@@ -1,0 +1,72 @@
+"""Options that a comparison varies beside the policy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import Final
+
+from attrs import frozen
+
+from batchwright.exceptions import ConfigError
+
+__all__ = ["Variation", "read_variations"]
+
+_OPTION: Final = "--vary"
+_TAKEN: Final = {"scheduler.policy": "--policy", "scheduler.seed": "--seeds"}
+_PIECE: Final = re.compile(
+    r"""(?:"(?:[^"\\]|\\.)*" | '[^']*' | \[[^\]]*\] | \{[^}]*\} | [^,])+""", re.VERBOSE
+)
+
+
+@frozen
+class Variation:
+    """Values of the options that vary.
+
+    Args:
+        overrides: ``key.path=value`` each, as ``-o`` takes them.
+    """
+
+    overrides: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """The values with their options' last names; empty if nothing varies."""
+        return ", ".join(map(_short, self.overrides))
+
+
+def _short(override: str) -> str:
+    key, _, value = override.partition("=")
+    return f"{key.rpartition('.')[2]}={value}"
+
+
+def read_variations(texts: Sequence[str]) -> list[Variation]:
+    """Read ``key.path=VALUE,VALUE,...`` each; what results is every combination.
+
+    A comma within quotes, brackets or braces belongs to the value.
+
+    Raises:
+        ConfigError: One has another form, says a value twice, or varies what another
+            option of the command does.
+    """
+    return [Variation(tuple(found)) for found in product(*map(_axis, texts))]
+
+
+def _axis(text: str) -> list[str]:
+    key, sign, values = text.partition("=")
+    key = key.strip()
+    found = list(_split(values))
+    if not sign or not key or not found:
+        raise ConfigError("expected key.path=VALUE,VALUE,...", source=f"{_OPTION} {text}")
+    if key in _TAKEN:
+        raise ConfigError(f"is what {_TAKEN[key]} is for", path=key, source=f"{_OPTION} {text}")
+    if len(set(found)) < len(found):
+        raise ConfigError("says a value twice", path=key, source=f"{_OPTION} {text}")
+    return [f"{key}={value}" for value in found]
+
+
+def _split(values: str) -> Iterator[str]:
+    for piece in _PIECE.findall(values):
+        if piece.strip():
+            yield piece.strip()
