@@ -85,7 +85,7 @@ class State:
         self.finished_ids: list[str] = []
         self.ended: dict[str, Finish] = {}
         self.step_id = 0
-        self.num_slots = sum(1 for _ in components)
+        self.num_slots = sum(1 for _ in (*components, *components.hosted()))
         self.now = clock.now()
         self.admission_paused = False
         self.has_changed = True

@@ -33,7 +33,11 @@ class DecisionTrail:
         preempted: By request that the last step took blocks from, for whom (or None).
         added: By request that the last line added, prompt tokens, most output tokens,
             and time of arrival.
+        fields: By request that the last line added, what else it says of it.
         finished: By request, (reason, detail).
+        ended: By request that the last line ended, all that it says of it.
+        resumed: Those that the last step admitted again, after a preemption.
+        done: Steps that were done since the line before, and when (seconds).
     """
 
     is_step: bool = False
@@ -47,17 +51,28 @@ class DecisionTrail:
     admitted: dict[str, int] = field(factory=dict)
     preempted: dict[str, str | None] = field(factory=dict)
     added: dict[str, tuple[int, int, float]] = field(factory=dict)
+    fields: dict[str, dict[str, Any]] = field(factory=dict)
     finished: dict[str, tuple[str, str]] = field(factory=dict)
+    ended: dict[str, list[Any]] = field(factory=dict)
+    resumed: list[str] = field(factory=list)
+    done: list[tuple[int, float]] = field(factory=list)
+    _undone: int | None = None
 
     def read(self, line: dict[str, Any]) -> None:
         """Take in one line after the header."""
-        for request_id, (reason, detail) in line.get("finished", {}).items():
+        self.time = line.get("time", self.time)
+        expected = [] if self._undone is None else [(self._undone, self.time)]
+        self.done = line.get("done", expected)
+        self._undone = line.get("step")
+        self.ended = line.get("finished", {})
+        for request_id, (reason, detail, *_) in self.ended.items():
             self.running.pop(request_id, None)
             self.waiting.pop(request_id, None)
             self.finished[request_id] = reason, detail
-        self.added = {key: tuple(what) for key, what in line.get("added", {}).items()}
+        added = line.get("added", {}).items()
+        self.added = {key: tuple(what[:3]) for key, what in added}
+        self.fields = {key: what[3] for key, what in added if len(what) > 3}
         self.waiting |= dict.fromkeys(self.added, "")
-        self.time = line.get("time", self.time)
         self.is_step = "step" in line
         if self.is_step:
             self._read_step(line)
@@ -79,6 +94,7 @@ class DecisionTrail:
     def _read_step(self, line: dict[str, Any]) -> None:
         self.step = line["step"]
         self.preempted, self.admitted = line.get("preempted", {}), line.get("admitted", {})
+        self.resumed = line.get("resumed", [])
         for request_id in self.preempted:
             self.running.pop(request_id, None)
             self.waiting[request_id] = ""
