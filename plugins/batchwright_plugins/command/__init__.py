@@ -12,6 +12,7 @@ from batchwright_plugins.command.config import ConfigCommand
 from batchwright_plugins.command.explain import ExplainCommand
 from batchwright_plugins.command.new import NewCommand
 from batchwright_plugins.command.plugins import PluginsCommand
+from batchwright_plugins.command.replay import ReplayCommand
 from batchwright_plugins.command.run import RunCommand
 from batchwright_plugins.command.simulate import SimulateCommand
 from batchwright_plugins.command.workload import WorkloadCommand
@@ -22,6 +23,7 @@ __all__ = [
     "ExplainCommand",
     "NewCommand",
     "PluginsCommand",
+    "ReplayCommand",
     "RunCommand",
     "SimulateCommand",
     "WorkloadCommand",
@@ -37,6 +39,7 @@ def batchwright_register_command() -> list[type[Command]]:
         ExplainCommand,
         NewCommand,
         PluginsCommand,
+        ReplayCommand,
         RunCommand,
         SimulateCommand,
         WorkloadCommand,

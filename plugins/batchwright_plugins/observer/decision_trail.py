@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from attrs import define, field
 
-__all__ = ["FORMAT", "VERSION", "DecisionTrail", "follow"]
+__all__ = ["FORMAT", "VERSION", "DecisionTrail", "follow", "read_header"]
 
 
 FORMAT: Final = "batchwright-decisions"
@@ -38,6 +38,8 @@ class DecisionTrail:
         ended: By request that the last line ended, all that it says of it.
         resumed: Those that the last step admitted again, after a preemption.
         done: Steps that were done since the line before, and when (seconds).
+        new_reasons: Why requests wait, where the last step changed that.
+        lists_blocks: Whether the last step listed blocks by id.
     """
 
     is_step: bool = False
@@ -56,6 +58,8 @@ class DecisionTrail:
     ended: dict[str, list[Any]] = field(factory=dict)
     resumed: list[str] = field(factory=list)
     done: list[tuple[int, float]] = field(factory=list)
+    new_reasons: dict[str, str] = field(factory=dict)
+    lists_blocks: bool = False
     _undone: int | None = None
 
     def read(self, line: dict[str, Any]) -> None:
@@ -101,7 +105,8 @@ class DecisionTrail:
         for request_id in self.admitted:
             self.waiting.pop(request_id, None)
             self.running[request_id] = None
-        for request_id, reason in line.get("waits", {}).items():
+        self.new_reasons = line.get("waits", {})
+        for request_id, reason in self.new_reasons.items():
             self.running.pop(request_id, None)  # it paused, or its executor was lost
             self.waiting[request_id] = reason
         if "stop" in line:
@@ -109,6 +114,7 @@ class DecisionTrail:
         visited = line.get("grants", {}).items()
         grants = {key: grant for key, (_, grant, _) in visited}
         self.owed = {key: owed for key, (owed, _, _) in visited}
+        self.lists_blocks = any(type(new) is list for _, _, new in line.get("grants", {}).values())
         idle = line.get("left_out", ())
         carried = [key for key in self.running if key not in grants and key not in idle]
         self.grants = dict.fromkeys(carried, 1) | grants
@@ -127,7 +133,7 @@ def follow(lines: Iterable[str]) -> Iterator[DecisionTrail]:
         ValueError: It is no decision log, or one of another version; says which line.
     """
     rows = iter(lines)
-    _check_header(next(rows, ""))
+    read_header(next(rows, ""))
     trail = DecisionTrail()
     for number, row in enumerate(rows, 2):
         try:
@@ -140,7 +146,12 @@ def follow(lines: Iterable[str]) -> Iterator[DecisionTrail]:
         yield trail
 
 
-def _check_header(row: str) -> None:
+def read_header(row: str) -> dict[str, Any]:
+    """Read the first line of a log.
+
+    Raises:
+        ValueError: It is no header of a decision log, or of one of another version.
+    """
     try:
         header = json.loads(row)
     except ValueError:
@@ -152,3 +163,4 @@ def _check_header(row: str) -> None:
             f"is a decision log of version {header.get('version')!r}; this Batchwright reads "
             f"version {VERSION}"
         )
+    return header

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
+from array import array
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,10 +15,12 @@ if TYPE_CHECKING:
     from batchwright.context import EngineLimits
     from batchwright.request_view import RequestView
 
-__all__ = ["DIGEST_SIZE", "Contents", "deciding", "fields_of"]
+__all__ = ["Contents", "blocks_of", "deciding", "fields_of"]
 
-DIGEST_SIZE: Final = 6
+_DIGEST_SIZE: Final = 6
 """Bytes of a block's digest: 8 characters in base64."""
+_MADE: Final = 1 << 31
+"""Token ids from here on say which block a replay has made them for."""
 
 _SECTIONS: Final = ("scheduler", "kv", "plugins")
 _SIMULATION: Final = ("estimator", "oracle_estimator")
@@ -101,7 +105,34 @@ class Contents:
         size = 4 * self._block_size
         digests = []
         for start in range(0, len(tokens), size):
-            digest = blake2b(digest + tokens[start : start + size], digest_size=DIGEST_SIZE).digest()
+            block = tokens[start : start + size]
+            digest = _said(block) or blake2b(digest + block, digest_size=_DIGEST_SIZE).digest()
             digests.append(digest)
         request.state[slot] = end, digest
         return b64encode(b"".join(digests)).decode()
+
+
+def blocks_of(contents: str, block_size: int) -> Iterator[array[int]]:
+    """Make blocks of tokens of which digests say the same as they said of others.
+
+    The first two tokens of a block say its digest, so that its log has it again.
+
+    Args:
+        contents: Digests, as a log has them.
+        block_size: Tokens a block.
+    """
+    digests = b64decode(contents)
+    for start in range(0, len(digests), _DIGEST_SIZE):
+        digest = int.from_bytes(digests[start : start + _DIGEST_SIZE], "little")
+        block = array("I", [_MADE]) * block_size
+        block[:2] = array("I", [_MADE + digest % _MADE, _MADE + digest // _MADE])[:block_size]
+        yield block
+
+
+def _said(block: bytes) -> bytes | None:
+    """The digest that a made block says; None if it is none."""
+    first, second = (int.from_bytes(block[at : at + 4], "little") for at in (0, 4))
+    if first < _MADE or second < _MADE:
+        return None
+    digest = first - _MADE + (second - _MADE) * _MADE
+    return digest.to_bytes(8, "little")[:_DIGEST_SIZE]
