@@ -15,6 +15,7 @@ from batchwright_plugins.command.plugins import PluginsCommand
 from batchwright_plugins.command.replay import ReplayCommand
 from batchwright_plugins.command.run import RunCommand
 from batchwright_plugins.command.simulate import SimulateCommand
+from batchwright_plugins.command.timeline import TimelineCommand
 from batchwright_plugins.command.workload import WorkloadCommand
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "ReplayCommand",
     "RunCommand",
     "SimulateCommand",
+    "TimelineCommand",
     "WorkloadCommand",
 ]
 
@@ -42,5 +44,6 @@ def batchwright_register_command() -> list[type[Command]]:
         ReplayCommand,
         RunCommand,
         SimulateCommand,
+        TimelineCommand,
         WorkloadCommand,
     ]

@@ -39,6 +39,7 @@ class DecisionTrail:
         resumed: Those that the last step admitted again, after a preemption.
         done: Steps that were done since the line before, and when (seconds).
         new_reasons: Why requests wait, where the last step changed that.
+        num_free_blocks: Blocks that were free behind the last step.
         lists_blocks: Whether the last step listed blocks by id.
     """
 
@@ -59,6 +60,7 @@ class DecisionTrail:
     resumed: list[str] = field(factory=list)
     done: list[tuple[int, float]] = field(factory=list)
     new_reasons: dict[str, str] = field(factory=dict)
+    num_free_blocks: int = 0
     lists_blocks: bool = False
     _undone: int | None = None
 
@@ -98,6 +100,7 @@ class DecisionTrail:
     def _read_step(self, line: dict[str, Any]) -> None:
         self.step = line["step"]
         self.preempted, self.admitted = line.get("preempted", {}), line.get("admitted", {})
+        self.num_free_blocks = line.get("free", 0)
         self.resumed = line.get("resumed", [])
         for request_id in self.preempted:
             self.running.pop(request_id, None)
