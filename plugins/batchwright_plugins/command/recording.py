@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -22,6 +23,8 @@ UNFINISHED: Final = "unfinished"
 """The end of a request that had not ended when the log did."""
 _FIELDS: Final = 3
 """What a log says at least of a request's end, if it can be replayed."""
+_PIPELINE: Final = 8
+"""Steps that may be in flight at once, as far as ends are told apart."""
 
 
 @define
@@ -79,7 +82,9 @@ class _Work:
     request: RecordedRequest
     computed: int = 0
     high_water: int = 0
-    has_token: bool = False
+    num_sampled: int = 0
+    answering: deque[tuple[int, int]] = field(factory=lambda: deque(maxlen=_PIPELINE))
+    """The last steps that answer it: which token, and which step."""
 
 
 class Recording:
@@ -94,6 +99,7 @@ class Recording:
         times: When each step began.
         ends: When its results were there; infinite if the log does not say.
         step_lines: The line of each step.
+        num_done: How many steps were done before each was planned.
         end_time: The time of its last line.
         lost_executor: A step at which the executor had lost everything, or None.
         lists_blocks: Whether blocks are listed by id.
@@ -109,6 +115,8 @@ class Recording:
         self.times = array("d")
         self.ends = array("d")
         self.step_lines = array("Q")
+        self.num_done = array("Q")
+        self._num_done = 0
         self.end_time = 0.0
         self.lost_executor: int | None = None
         self.lists_blocks = False
@@ -156,6 +164,7 @@ class Recording:
         self.end_time = trail.time
         for step, time in trail.done:
             self._done(step, time)
+        self._num_done += len(trail.done)
         for request_id, what in trail.ended.items():
             self._end(line, request_id, what, trail)
         for request_id, (num_prompt, most, arrival) in trail.added.items():
@@ -182,8 +191,17 @@ class Recording:
             request.num_output_tokens = what[2]
             request.contents = what[3] if len(what) > _FIELDS else ""
         request.last_line = line
-        by_itself = request.end in ("stop", "length") and trail.done
-        request.finish_time = trail.done[-1][1] if by_itself else trail.time
+        request.finish_time = self._when(work) if request.end in ("stop", "length") else trail.time
+
+    def _when(self, work: _Work) -> float:
+        """When the last token of an ended request was there."""
+        last = work.request.num_output_tokens
+        step = next((s for token, s in work.answering if token == last), None)
+        if step is None and work.answering:
+            step = work.answering[-1][1]
+        assert self._first_step is not None, "it has run"
+        end = self.end_time if step is None else self.ends[step - self._first_step]
+        return min(end, self.end_time)
 
     def _step(self, line: int, trail: DecisionTrail) -> None:
         assert trail.step is not None, "it is a step"
@@ -192,6 +210,7 @@ class Recording:
         self.times.append(trail.time)
         self.ends.append(math.inf)
         self.step_lines.append(line)
+        self.num_done.append(self._num_done)
         self.lists_blocks |= trail.lists_blocks
         for request_id in trail.preempted:
             self._live[request_id].request.num_preemptions += 1
@@ -216,6 +235,8 @@ class Recording:
         work.computed = start + num_tokens
         work.high_water = max(work.high_water, work.computed)
         owed = trail.owed.get(request.request_id, 1)
-        if not work.has_token and num_tokens >= owed:
-            work.has_token = True
-            self._answering.setdefault(trail.step, []).append(work)
+        if num_tokens >= owed:
+            if not work.num_sampled:
+                self._answering.setdefault(trail.step, []).append(work)
+            work.num_sampled += 1
+            work.answering.append((work.num_sampled, trail.step))

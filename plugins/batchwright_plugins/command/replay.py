@@ -38,8 +38,9 @@ class ReplayCommand(Command):
 )
 @click.option(
     "--output",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Folder for steps.jsonl and changes.csv. Default: one beside that of LOG.",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The new log; what changed goes into a .csv beside it. Default: beside LOG, with the "
+    "policy in its name.",
 )
 @click.option(
     "--trust-estimator",
@@ -76,22 +77,22 @@ def _replay(
     from batchwright_plugins.command.replayed_run import ReplayedRun
 
     name = (policy or "again").partition("=")[0]
-    folder = output or path.resolve().parent.with_name(f"{path.resolve().parent.name}-{name}")
+    log = output or path.with_name(f"{path.stem}-{name}{path.suffix}")
     run = ReplayedRun(
         path,
         policy,
         from_step=from_step,
         overrides=overrides,
-        output=folder,
+        log=log,
         trusts=trust_estimator,
     )
     run.run()
-    changes = Changes(run.recording, Recording(run.log))
-    changes.write(folder / "changes.csv")
+    changes = Changes(run.recording, Recording(log))
+    changes.write(log.with_suffix(".csv"))
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = 120  # whoever reads a pipe wraps lines as he likes
     print_replay(console, run, changes, show)
-    click.echo(f"{run.log} and changes.csv, in {run.seconds:.1f} s", err=True)
+    click.echo(f"{log} and {log.with_suffix('.csv').name}, in {run.seconds:.1f} s", err=True)
     if run.drive.signal is not None:
         raise SystemExit(128 + run.drive.signal)

@@ -70,7 +70,10 @@ class ReplayDrive:
         self._is_sorted = False
         self._to_end: dict[str, RecordedRequest] = {}
         """Live requests that something ends which no step does: a stop string, a full pool."""
-        self._end_time = recording.end_time if recording.num_unfinished else _FOREVER
+        self._num_done = 0
+        self._end_time = _FOREVER
+        if recording.num_unfinished:  # a step that begins with the last line is made
+            self._end_time = math.nextafter(recording.end_time, _FOREVER)
 
     def run(self) -> None:
         """Run until nothing is left.
@@ -85,9 +88,7 @@ class ReplayDrive:
                 if self._recording.num_unfinished or not self.engine.has_unfinished:
                     return
             elif is_same:
-                index = self._pace.num_steps
-                self._let_come(self._recording.step_lines[index])
-                self._clock.wait_until(self._recording.times[index])
+                self._prepare(self._pace.num_steps)
             elif not self._come_by_time():
                 return
             self._step()
@@ -97,6 +98,13 @@ class ReplayDrive:
         if self.signal is not None:
             raise KeyboardInterrupt
         self.signal, self.stopped_by = number, "interrupted"
+
+    def _prepare(self, index: int) -> None:
+        """Let come what came before a step, unless one in flight was done before that."""
+        recording = self._recording
+        if not (self._scheduler.view.num_in_flight and self._num_done < recording.num_done[index]):
+            self._let_come(recording.step_lines[index])
+            self._clock.wait_until(recording.times[index])
 
     def _let_come(self, line: float) -> None:
         """Let everything come that had come up to a line of the log."""
@@ -166,6 +174,7 @@ class ReplayDrive:
         plan, outputs = self.engine.advance()
         if outputs is None:  # the executor here does not fail
             return
+        self._num_done += 1
         for request_id in outputs.finished:
             self._executor.answers.forget(request_id)
             self._to_end.pop(request_id, None)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from batchwright.messages import ModelOutput
 from batchwright.protocols import Executor, ModelInfo, StepShape
-from batchwright_plugins.command.recorded_answers import EOS, Answers
+from batchwright_plugins.command.recorded_answers import EOS, Answer, Answers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,7 +37,8 @@ class ReplayedExecutor(Executor):
         self.known_ends: dict[int, float] = {}
         self.num_estimated = 0
         self._estimator = ctx.parts["estimator"]
-        self._num_known: dict[str, int] = {}
+        self._known: dict[str, tuple[Answer, int]] = {}
+        """By request that a plan may still compute, its answer and how much of it is out."""
 
     @property
     def truth(self) -> Answers:
@@ -56,13 +57,14 @@ class ReplayedExecutor(Executor):
         """Nothing is kept in blocks."""
 
     def restart(self) -> None:
-        self._num_known.clear()
+        self._known.clear()
 
     def execute(self, plan: SchedulerOutput) -> ModelOutput:
         for request_id in plan.finished_req_ids:
-            self._num_known.pop(request_id, None)
+            self._known.pop(request_id, None)
         for new in plan.scheduled_new_reqs:
-            self._num_known[new.req_id] = len(new.prompt_token_ids) + len(new.output_token_ids)
+            num_known = len(new.prompt_token_ids) + len(new.output_token_ids)
+            self._known[new.req_id] = self.answers[new.req_id], num_known
         starts = _starts(plan)
         self._pass_time(plan, starts)
         rows = [
@@ -73,11 +75,11 @@ class ReplayedExecutor(Executor):
 
     def _row(self, request_id: str, num_computed: int) -> list[int]:
         """The token behind the last known one, once that is computed."""
-        num_known = self._num_known[request_id]
+        answer, num_known = self._known[request_id]
         if num_computed < num_known:
             return []
-        self._num_known[request_id] = num_known + 1
-        return [self.answers[request_id].at(num_known)]
+        self._known[request_id] = answer, num_known + 1
+        return [answer.at(num_known)]
 
     def _pass_time(self, plan: SchedulerOutput, starts: Mapping[str, int]) -> None:
         clock = self.ctx.clock

@@ -29,9 +29,8 @@ from batchwright_plugins.command.step_times import step_times
 if TYPE_CHECKING:
     from batchwright.protocols import Estimator, Executor, Observer, SchedulingPolicy, Victim
 
-__all__ = ["LOG", "MOST_ERROR", "ReplayedRun"]
+__all__ = ["MOST_ERROR", "ReplayedRun"]
 
-LOG: Final = "steps.jsonl"
 MOST_ERROR: Final = 0.25
 """Median relative error on recorded steps over which an estimator is not believed."""
 
@@ -68,8 +67,9 @@ class ReplayedRun:
         policy: ``NAME``, or ``NAME=FILE`` for one in a single file; None: the recorded one.
         from_step: The first step that it decides.
         overrides: ``key.path=value`` each, of the recorded configuration.
-        output: Folder for the new log; None: none is kept.
+        log: The new log.
         trusts: Whether an estimator is believed that does not fit the recorded steps.
+        plugins: Modules or objects with hooks, beside those that are installed.
 
     Attributes:
         recording: What is repeated.
@@ -90,8 +90,9 @@ class ReplayedRun:
         *,
         from_step: int = 0,
         overrides: Sequence[str] = (),
-        output: Path,
+        log: Path,
         trusts: bool = False,
+        plugins: Sequence[object] = (),
     ) -> None:
         self.recording = Recording(path)
         missing = list(self.recording.missing())
@@ -106,11 +107,11 @@ class ReplayedRun:
             )
         self.policy, _, file = (policy or self.recording.policy).partition("=")
         self.from_step = from_step
-        self.log = output / LOG
+        self.log = log
         self.is_changed = self.policy != self.recording.policy or bool(overrides)
-        self._output = output
         self._trusts = trusts
         self._parts = _Parts()
+        self._extra = (*plugins, self._parts)
         self._config = self._configure(overrides, file)
 
     def run(self) -> None:
@@ -122,12 +123,12 @@ class ReplayedRun:
             ConfigError: The configuration that is recorded cannot be used.
             PluginError: A component cannot be had, or failed too often in a row.
         """
-        self._output.mkdir(parents=True, exist_ok=True)
         if self.log.exists() and self.log.samefile(self.recording.path):
             raise click.ClickException(f"{self.log} is what is replayed; give another --output")
+        self.log.parent.mkdir(parents=True, exist_ok=True)
         begin = time.perf_counter()
-        assembly = self._assembly(self._config)
-        engine = assembly.simulator()
+        plugins = self._discover(self._config)
+        engine = Assembly(self._config, plugins=plugins, clock=VirtualClock()).simulator()
         executor: Any = engine.executor
         observers = {o.name: o for o in engine.scheduler.components.observers}
         self.pace: Any = observers[ReplayPace.name]
@@ -199,14 +200,15 @@ class ReplayedRun:
 
     def _hand_over(self, config: Config, first: str) -> Config:
         """Let two policies decide, one after the other, and two victims if they differ."""
-        plugins = PluginManager.discover(config.plugin_paths, config.plugins.disable)
-        classes = [plugins.find("policy", name, option="--policy").cls for name in (first, self.policy)]
+        plugins = self._discover(config)
+        names = (first, self.policy)
+        classes = [plugins.find("policy", name, option="--policy").cls for name in names]
         self._parts.policies = [handover_policy(*classes)]
         chosen = {"policy": HANDOVER, "victim": config.scheduler.victim}
         options: dict[str, Mapping[str, Any]] = {**config.options}
         step = {"step": self.from_step}
-        names = {"first": first, "then": self.policy}
-        options["policy"] = {**options.get("policy", {}), HANDOVER: {**names, **step}}
+        hosts = {"first": first, "then": self.policy, **step}
+        options["policy"] = {**options.get("policy", {}), HANDOVER: hosts}
         if config.scheduler.victim == AUTO:
             victims = [cls.default_victim or DEFAULT_VICTIM for cls in classes]
             chosen["victim"] = victims[0]
@@ -219,11 +221,10 @@ class ReplayedRun:
         section = attrs.evolve(config.scheduler, **chosen)
         return attrs.evolve(config, scheduler=section, options=options)
 
-    def _assembly(self, config: Config) -> Assembly:
-        plugins = PluginManager.discover(
-            config.plugin_paths, config.plugins.disable, extra=[self._parts]
+    def _discover(self, config: Config) -> PluginManager:
+        return PluginManager.discover(
+            config.plugin_paths, config.plugins.disable, extra=self._extra
         )
-        return Assembly(config, plugins=plugins, clock=VirtualClock())
 
 
 def _error(path: Path, estimator: Estimator) -> float | None:
