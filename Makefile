@@ -20,9 +20,13 @@ DEMO_CONFIG ?= examples/quickstart.toml
 DEMO_OUTPUT ?= out/quickstart.jsonl
 DEMO_ARGS ?=
 PYTEST_ARGS ?=
+# A folder of real traces for `make bench`; SIMULATION_ARGS=--million for a long run.
+TRACES ?=
+SIMULATION_ARGS ?=
+BENCH_ARGS ?=
 
 .DEFAULT_GOAL = help
-.PHONY: help demo compare test lint format pytest reference clean bench bench-peers diff-vllm record-golden
+.PHONY: help demo compare test lint format pytest reference clean gpu-check bench bench-policies bench-engine bench-peers diff-vllm record-golden
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -56,10 +60,21 @@ reference: $(STAMP)-test  ## Write the generated pages of docs/reference anew
 
 bench: $(STAMP)-engine  ## Measure what a step costs, and what a plugin adds
 	$(BIN)/python tests/benchmarks/scheduler_cost.py
+	$(BIN)/python tests/benchmarks/simulation_speed.py $(if $(TRACES),--traces $(TRACES)) $(SIMULATION_ARGS)
 	$(BIN)/python tests/benchmarks/plugin_cost.py
 
-bench-peers: $(PEER_VENV)/.made  ## Measure it beside vLLM's scheduler, in one run
+gpu-check: $(STAMP)-test  ## Check and measure attention on a GPU, in four minutes
+	$(BIN)/python tests/kernels/gpu_check.py
+
+bench-policies: $(STAMP)-engine  ## Measure what a step costs under each policy
+	$(BIN)/python tests/benchmarks/policy_cost.py
+
+bench-engine: $(STAMP)-engine $(STAMP)-model  ## Measure tokens a second of the engine
+	$(BIN)/python tests/benchmarks/engine_speed.py $(BENCH_ARGS)
+
+bench-peers: $(PEER_VENV)/.made $(STAMP)-engine $(STAMP)-model  ## Measure both beside vLLM and transformers, by turns
 	$(PEER) tests/benchmarks/scheduler_cost.py --peer
+	$(BIN)/python tests/benchmarks/engine_speed.py --peer-python $(PEER_VENV)/bin/python $(BENCH_ARGS)
 
 clean:  ## Remove the environment and all caches
 	rm -rf $(VENV) out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks

@@ -100,7 +100,8 @@ class Assembly:
         self._check_host("engine")
         unknown = self._limits(None, num_blocks=0)
         executor = self.make(config.once("executor"), unknown)
-        return self._engine(executor, attention=self._attention(unknown))
+        settings = self._model_settings(config.model.path, self._attention(unknown))
+        return self._engine(executor, settings)
 
     def simulator(self) -> Engine:
         """Build the engine of a simulation: the same scheduler, a simulated executor.
@@ -116,7 +117,8 @@ class Assembly:
         truth = self.make(self.config.truth, unknown)
         executor = self.make(use, unknown, estimator=truth)
         is_known = self.config.simulation.oracle_estimator
-        return self._engine(executor, estimator=truth if is_known else None)
+        settings = self._model_settings(self.config.model.path or "", attention=())
+        return self._engine(executor, settings, estimator=truth if is_known else None)
 
     def _check_host(self, host: str, but: Sequence[str] = ()) -> None:
         """Refuse what a host cannot do justice; kinds in ``but`` are none of its own."""
@@ -127,23 +129,11 @@ class Assembly:
         check_host(host, found, self.config.plugins.accept_degraded)
 
     def _engine(
-        self,
-        executor: Executor,
-        *,
-        attention: Sequence[AttentionBackend] = (),
-        estimator: Estimator | None = None,
+        self, executor: Executor, settings: ModelSettings, estimator: Estimator | None = None
     ) -> Engine:
         """Load the model and build the scheduler for it."""
         config = self.config
-        model = executor.load(
-            ModelSettings(
-                path=self._model_path(config.model.path or ""),
-                dtype=config.model.dtype,
-                max_model_len=config.model.max_model_len,
-                seed=config.scheduler.seed,
-                attention=attention,
-            )
-        )
+        model = executor.load(settings)
         scheduler = self.scheduler(model, truth=executor.truth, estimator=estimator)
         executor.allocate_kv(scheduler.limits.num_blocks, scheduler.limits.block_size)
         for feature in scheduler.components.features:
@@ -154,6 +144,19 @@ class Assembly:
     def make_alone(self, use: Use) -> Any:
         """Build a component that belongs to no scheduler, e.g. a workload."""
         return self.make(use, self._limits(None, num_blocks=0))
+
+    def inspect(self) -> ModelInfo | None:
+        """Ask the executor about its model without loading it; None if it cannot tell.
+
+        Raises:
+            ModelError: The model could not be served.
+            PluginError: A component cannot be built.
+        """
+        path, unknown = self.config.model.path, self._limits(None, num_blocks=0)
+        if path is None:
+            return None
+        executor: Executor = self.make(self.config.once("executor"), unknown)
+        return executor.inspect(self._model_settings(path, self._attention(unknown)))
 
     def make(
         self, use: Use, limits: EngineLimits, context: type[Context] = Context, **parts: Any
@@ -284,11 +287,24 @@ class Assembly:
             return chosen
         return self.config.named("victim", policy.default_victim or DEFAULT_VICTIM)
 
+    def _model_settings(self, path: str, attention: Sequence[AttentionBackend]) -> ModelSettings:
+        return ModelSettings(
+            path=self._model_path(path),
+            dtype=self.config.model.dtype,
+            max_model_len=self.config.model.max_model_len,
+            seed=self.config.scheduler.seed,
+            attention=attention,
+            block_size=self.config.kv.block_size,
+        )
+
     def _attention(self, limits: EngineLimits) -> Sequence[AttentionBackend]:
+        """The backend that is named; else all that take part in the choice, best first."""
         chosen = self.config.once("attention")
         if chosen.name != AUTO:
             return (self.make(chosen, limits),)
-        names = [found.name for found in self.plugins.registrations("attention")]
+        offered = self.plugins.registrations("attention")
+        ranks = [(-rank, r.name) for r in offered if (rank := r.cls.preference) is not None]
+        names = [name for _, name in sorted(ranks)]
         return tuple(self.make(self.config.named("attention", n), limits) for n in names)
 
     def _model_path(self, path: str) -> str:

@@ -14,6 +14,7 @@ from batchwright.compat import Compat
 from batchwright.counts import Counts
 from batchwright.ledger import Ledger
 from batchwright.read_only import Read
+from batchwright.request import RequestStatus
 from batchwright.request_view import RequestView
 from batchwright.step_view import StepView
 
@@ -173,6 +174,17 @@ class Context:
             payload: Handed back.
         """
         self._bound.alarms.set(time, (self._component, payload))
+
+    def end(self, request: RequestView, reason: str) -> None:
+        """End a live request with FINISHED_ERROR, as soon as this call or step is done.
+
+        No effect if it has ended until then.
+
+        Args:
+            request: Whom.
+            reason: What its caller is told: name yourself, and why.
+        """
+        self._bound.to_end.append((request.request_id, RequestStatus.FINISHED_ERROR, reason))
 
     def release(self, key: str) -> None:
         """Bring back, at the next step, the requests that were skipped until a key."""

@@ -37,8 +37,10 @@ class Detokenizer:
 
     def append(self, token_ids: Sequence[int]) -> None:
         """Take in new tokens; ``text`` grows, ``stopped_by`` may be set."""
+        if self._decode is None:
+            return
         for token_id in token_ids:
-            if self._decode is None or self.stopped_by is not None:
+            if self.stopped_by is not None:
                 return
             self._token_ids.append(token_id)
             piece = self._undecoded()
@@ -52,10 +54,13 @@ class Detokenizer:
         Args:
             final: No more tokens will come: give out what was held back, too.
         """
+        if self._decode is None:
+            return ""
         if final and self.stopped_by is None:
             self.text += self._undecoded()
             self._num_stable = len(self._token_ids)
-        end = len(self.text) - (0 if final else self._num_held_back())
+        held_back = 0 if final or not self._stop else self._num_held_back()
+        end = len(self.text) - held_back
         new = self.text[self._num_given : end]
         self._num_given = max(self._num_given, end)
         return new

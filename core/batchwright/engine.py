@@ -14,8 +14,15 @@ import attrs
 from batchwright.clock import Clock
 from batchwright.detokenizer import Detokenizer
 from batchwright.exceptions import BatchwrightError, ExecutorError, RequestRefusedError
-from batchwright.messages import ModelOutput, RequestOutput, SchedulerOutput, StepOutputs
+from batchwright.messages import (
+    ModelOutput,
+    RequestOutput,
+    SchedulerOutput,
+    StepOutputs,
+    TokenLogprobs,
+)
 from batchwright.metrics import RequestTimes
+from batchwright.phases import BOOKKEEPING, FORWARD, SCHEDULING, Phases
 from batchwright.protocols import Executor, ModelInfo, Tokenizer
 from batchwright.protocols.component import overrides
 from batchwright.request import Finish, Request, RequestStatus
@@ -36,6 +43,9 @@ class Engine:
         executor: Computes; loaded, its KV cache allocated.
         model: What the executor found out about its model.
         max_restarts: Failures of the executor in a row that are survived.
+
+    Attributes:
+        phases: What the time of steps went to.
     """
 
     def __init__(
@@ -44,6 +54,7 @@ class Engine:
         self.scheduler = scheduler
         self.executor = executor
         self.model = model
+        self.phases = executor.phases = Phases(scheduler.clock)
         self._max_restarts = max_restarts
         self._num_failures = 0
         self._leaps = overrides(executor, "leap") and not executor.has_halves
@@ -157,17 +168,22 @@ class Engine:
             PluginError: A component failed too often in a row.
         """
         # Without live requests only as much is planned as it takes to tell that they ended.
+        self.phases.start()
         depth = self.scheduler.pipeline_depth if self.scheduler.requests else 1
         while len(self._pending) < depth:
             plan = self.scheduler.schedule()
             self._pending.append(plan)
             if plan.is_empty:
                 break
-        return self._compute_next()
+        self.phases.lap(SCHEDULING)
+        outputs = self._compute_next()
+        self.phases.lap(BOOKKEEPING)
+        return outputs
 
     def _compute_next(self) -> tuple[SchedulerOutput, StepOutputs | None]:
         plan = self._pending[0]
         output = self._execute(plan)
+        self.phases.lap(FORWARD)
         if output is None:
             return plan, None
         self._pending.popleft()
@@ -307,12 +323,14 @@ class Engine:
     def _collect(self, step: StepOutputs) -> list[RequestOutput]:
         """Make outputs of what a step brought."""
         tokens = dict(zip(step.req_ids, step.new_token_ids, strict=True))
+        for request_id in step.finished:
+            tokens.setdefault(request_id, [])
         outputs = []
-        for request_id in dict.fromkeys([*tokens, *step.finished]):
+        for request_id, new in tokens.items():
             answer = self._answers.get(request_id)
             if answer is None:
                 continue  # it was added to the scheduler by somebody else
-            answer.extend(tokens.get(request_id, []), step)
+            answer.extend(new, step.logprobs.get(request_id))
             if answer.text.stopped_by is not None:
                 detail = f"stop_string:{answer.text.stopped_by}"
                 self.scheduler.finish(request_id, RequestStatus.FINISHED_STOPPED, detail)
@@ -320,8 +338,9 @@ class Engine:
             if request_id in step.finished:
                 finish = step.finished[request_id]
                 answer.end(finish.reason, finish.detail)
-            outputs.append(answer.give())
-            if outputs[-1].finished:
+            output = answer.give()
+            outputs.append(output)
+            if output.finish_reason is not None:
                 del self._answers[request_id]
         return outputs
 
@@ -335,9 +354,9 @@ class _Answer:
         self.output = RequestOutput(request_id=request.request_id)
         self.text = Detokenizer(tokenizer, params.stop, params.min_tokens)
 
-    def extend(self, tokens: list[int], step: StepOutputs) -> None:
+    def extend(self, tokens: list[int], logprobs: Sequence[TokenLogprobs] | None) -> None:
         """Take in a step's new tokens."""
-        output, logprobs = self.output, step.logprobs.get(self.output.request_id)
+        output = self.output
         output.new_token_ids = tokens
         output.token_ids.extend(tokens)
         if logprobs:
@@ -352,9 +371,10 @@ class _Answer:
     def give(self) -> RequestOutput:
         """The output, with the text that can be given out."""
         output = self.output
-        output.new_text = self.text.take(final=output.finished)
+        is_final = output.finish_reason is not None
+        output.new_text = self.text.take(final=is_final)
         output.text += output.new_text
-        if output.finished:
+        if is_final:
             output.metrics = _metrics(self.request)
         return output
 

@@ -17,6 +17,9 @@ _RANGES: Final[tuple[tuple[str, type[Any], Callable[[float], bool], str], ...]] 
     ("top_p", float, lambda value: 0 < value <= 1, "in (0, 1]"),
     ("top_k", int, lambda value: value >= 0, "at least 0 (0 keeps all)"),
     ("min_p", float, lambda value: 0 <= value <= 1, "in [0, 1]"),
+    ("presence_penalty", float, lambda value: -2 <= value <= 2, "in [-2, 2]"),
+    ("frequency_penalty", float, lambda value: -2 <= value <= 2, "in [-2, 2]"),
+    ("repetition_penalty", float, lambda value: value > 0, "above 0 (1 is none)"),
     ("seed", int, lambda value: isinstance(value, int), "an integer"),
     ("logprobs", int, lambda value: value >= 0, "at least 0"),
 )
@@ -46,6 +49,10 @@ class SamplingParams:
         top_k: Keep the k likeliest tokens; 0 keeps all.
         min_p: Keep tokens of at least this share of the likeliest one's probability,
             [0, 1].
+        presence_penalty: Lowers the logits of tokens that the output has, [-2, 2].
+        frequency_penalty: Lowers them as often as the output has each, [-2, 2].
+        repetition_penalty: Divides the positive logits of tokens that prompt or output
+            have, and multiplies their negative ones; 1 changes nothing.
         seed: Makes sampling repeatable whatever else is in the batch; None draws one.
         stop: Strings that end the output; they are not part of it.
         stop_token_ids: Tokens that end the output; they are part of it.
@@ -60,6 +67,9 @@ class SamplingParams:
     top_p: float = 1.0
     top_k: int = 0
     min_p: float = 0.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
     seed: int | None = None
     stop: tuple[str, ...] = field(default=(), converter=_strings)
     stop_token_ids: tuple[int, ...] = field(default=(), converter=_token_ids)

@@ -102,6 +102,10 @@ class StepView:
         """A copy of a request's block table."""
         return self._state.kv.block_ids(request)
 
+    def num_own_blocks(self, request: RequestView) -> int:
+        """Blocks that a request holds and nobody else does."""
+        return self._state.kv.num_own_blocks(request)
+
     def audit(self) -> Iterator[str]:
         """Say what is wrong in the books of the KV manager; O(blocks), for checks."""
         return self._state.kv.audit(self._state.fence.held())

@@ -11,8 +11,9 @@ from batchwright import ConfigError, PluginError, Scheduler, VirtualClock
 from batchwright.assembly import Assembly, scheduler_from_config
 from batchwright.config import Config, load_config
 from batchwright.plugin_manager import PluginManager
-from batchwright.protocols import Gate, ModelInfo, SchedulingPolicy
+from batchwright.protocols import AttentionBackend, Gate, ModelInfo, ModelSettings, SchedulingPolicy
 from batchwright.testing import make_plugin
+from batchwright.testing.executor import ScriptedExecutor
 
 
 def labels(scheduler: Scheduler) -> list[str]:
@@ -128,3 +129,60 @@ def test_paths_of_components_start_from_the_file(tmp_path: Path) -> None:
     scheduler = Assembly(config, plugins=PluginManager.discover(), clock=VirtualClock()).scheduler()
     scheduler.close()
     assert (tmp_path / "log.jsonl").exists()
+
+
+class Backend(AttentionBackend):
+    """Serves everything, says nothing."""
+
+    def unsupported(self, spec):  # type: ignore[no-untyped-def]
+        return None
+
+    def allocate(self, spec, num_blocks):  # type: ignore[no-untyped-def]
+        raise NotImplementedError
+
+    def begin_step(self, batch):  # type: ignore[no-untyped-def]
+        raise NotImplementedError
+
+    def forward(self, layer, query, key, value, *, scale, softcap=None, sinks=None):  # type: ignore[no-untyped-def]
+        raise NotImplementedError
+
+    def copy_blocks(self, copies):  # type: ignore[no-untyped-def]
+        raise NotImplementedError
+
+
+class Inspecting(ScriptedExecutor):
+    """Knows of its model what it was told of it."""
+
+    name = "inspecting"
+
+    def inspect(self, settings: ModelSettings) -> ModelInfo:
+        offered = ", ".join(backend.name for backend in settings.attention)
+        size = settings.block_size
+        return ModelInfo(name=settings.path, max_model_len=size, vocab_size=0, attention=offered)
+
+
+def inspected(*backends: tuple[str, int | None], **sections: Any) -> ModelInfo | None:
+    offered = [
+        type(name, (Backend,), {"name": name, "preference": preference})
+        for name, preference in backends
+    ]
+    plugin = make_plugin(attention=offered, executor=[Inspecting])
+    config = Config.from_dict({"executor": {"use": "inspecting"}, **sections})
+    disabled = ("batchwright_plugins.attention",)
+    return Assembly(config, plugins=PluginManager.discover((), disabled, extra=[plugin])).inspect()
+
+
+def test_attention_is_offered_by_preference() -> None:
+    """The best first, ties by name; one without a place only where it is named."""
+    backends = (("a", 0), ("b", 7), ("c", None), ("d", 7))
+    model = {"path": "m"}
+    found = inspected(*backends, model=model, kv={"block_size": 32})
+    assert found is not None
+    assert (found.name, found.attention, found.max_model_len) == ("m", "b, d, a", 32)
+    found = inspected(*backends, model=model, attention={"backend": "c"})
+    assert found is not None
+    assert found.attention == "c"
+
+
+def test_nothing_is_inspected_without_a_model() -> None:
+    assert inspected(("a", 0)) is None

@@ -206,7 +206,7 @@ def test_find_unknown_lists_choices_and_suggests():
         manager.find("policy", "fcsf", option="scheduler.policy")
 
     assert str(caught.value).startswith(
-        "scheduler.policy: there is no policy 'fcsf'. Did you mean 'fcfs'? Choices: fcfs,"
+        "scheduler.policy: there is no policy 'fcsf'. Did you mean 'fcfs'? Choices: dlpm,"
     )
     assert "broken" not in str(caught.value)
 

@@ -337,6 +337,16 @@ def test_members_are_rekeyed_within_their_group():
     assert list(queue) == [second, first]
 
 
+def test_first_of_a_group_is_known_without_serving_it():
+    queue = GroupedQueue(lambda r: r.client, lambda _: 0, lambda r: r.num_prompt_tokens)
+    long, short = (make_request(n, p, client="g").view for n, p in (("A", 9), ("B", 3)))
+    queue.add(long)
+    assert queue.first_of("g") is long
+    queue.add(short)
+    assert queue.first_of("g") is short
+    assert queue.first_of("h") is None
+
+
 def test_a_failing_key_costs_nobody_its_place():
     """``first`` puts back what it took, whatever happens meanwhile."""
     fails = False

@@ -84,7 +84,7 @@ def test_steps_between_events_are_leapt_over(
     simulate: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One leap from the first token to the end of all."""
-    assert num_leaps(lambda: simulate(crowd(8, 500)), monkeypatch) == 1
+    assert num_leaps(lambda: simulate(crowd(8, 100)), monkeypatch) == 1
 
 
 def test_an_arrival_ends_a_leap(simulate: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +134,7 @@ def test_who_needs_every_step_switches_leaping_off(
 def test_full_seats_do_not_stop_leaps(simulate: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever waits for a seat waits till one ends."""
     config = {"scheduler": {"max_num_seqs": 2}}
-    assert num_leaps(lambda: simulate(crowd(6, 300), config), monkeypatch) == 3
+    assert num_leaps(lambda: simulate(crowd(6, 100), config), monkeypatch) == 3
 
 
 def test_leap_is_not_planned_within_a_step(simulate: Any) -> None:

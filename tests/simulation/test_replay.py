@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from batchwright import VirtualClock
+from batchwright.assembly import scheduler_from_config
 from batchwright.protocols import Arrival
-from batchwright.testing import drive, fakes, make_request
+from batchwright.request import RequestStatus
+from batchwright.testing import Driver, fakes, make_request
 from batchwright.testing.requests import prompt_tokens
 from batchwright_plugins.command.recording import Recording
 from batchwright_plugins.command.replayed_run import ReplayedRun
@@ -83,7 +85,7 @@ def test_outcomes_in_the_log_are_those_of_the_run(seed: int, simulate: Any) -> N
     ran = simulate(list(random_arrivals(chance)), config, plugins=PLUGINS)
     rows = [line.split(",") for line in ran.read("requests.csv").decode().splitlines()[1:]]
     expected = {
-        row[0]: (float(row[3]), float(row[4]), float(row[5]), *map(int, (row[9], row[10])))
+        row[0]: (*(float(x) if x else None for x in row[3:6]), int(row[9] or 0), int(row[10]))
         for row in rows
     }
     found = {
@@ -138,11 +140,6 @@ def test_a_run_that_was_cut_ends_where_it_was_cut(simulate: Any) -> None:
 
 def test_ends_that_come_from_outside_come_again(tmp_path: Path) -> None:
     """Aborts, stop tokens and stop strings, on a clock that no estimator made."""
-    from batchwright import SamplingParams
-    from batchwright.assembly import scheduler_from_config
-    from batchwright.request import RequestStatus
-    from batchwright.testing import Driver
-
     log = tmp_path / "decisions.jsonl"
     clock = VirtualClock()
     config = {"observer": [{**LOG, "path": str(log)}], "kv": {"num_blocks": 20}}
@@ -166,9 +163,7 @@ def test_ends_that_come_from_outside_come_again(tmp_path: Path) -> None:
     recording = Recording(log)
     assert [request.end for request in recording.requests] == ["length", "abort", "stop"]
     assert not list(recording.missing())
-    assert SamplingParams
     run = replay(log)
     assert run.pace.difference is None
     again = log.with_name("again.jsonl")
     assert again.read_bytes() == log.read_bytes()
-    assert drive

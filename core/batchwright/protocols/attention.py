@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from attrs import define, frozen
 
@@ -70,7 +70,13 @@ class AttentionBackend(Component):
     """Paged attention for one model: holds the cache and computes with it.
 
     Faults: an exception is a failure of the step (see Executor).
+
+    Attributes:
+        preference: Place among those that ``attention.backend = "auto"`` tries, higher
+            first; None: it is used only where it is named.
     """
+
+    preference: ClassVar[int | None] = None
 
     @abstractmethod
     def unsupported(self, spec: AttentionSpec) -> str | None:

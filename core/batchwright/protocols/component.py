@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 from attrs import frozen
@@ -46,12 +46,15 @@ class Component(ABC):
     Attributes:
         options: An instance of ``Options``, checked by the loader.
         ctx: What components share (``batchwright.context.Context``).
+        idle_methods: Methods that these options leave nothing to do; set by ``__init__``.
+            They are called as little as if they were not overridden.
     """
 
     name: ClassVar[str] = ""
     Options: ClassVar[type] = NoOptions
     hosts: ClassVar[Mapping[str, Hosted]] = {}
     """Components that are made for this one, by the name under which ``ctx.parts`` has them."""
+    idle_methods: Collection[str] = ()
 
     def __init__(self, options: Any, ctx: Context) -> None:
         self.options = options
@@ -115,4 +118,5 @@ def overrides(component: object, name: str) -> bool:
     cls = component if isinstance(component, type) else type(component)
     implementation = getattr(cls, name, None)
     module = getattr(implementation, "__module__", "")
-    return implementation is not None and not module.startswith("batchwright.protocols")
+    is_own = implementation is not None and not module.startswith("batchwright.protocols")
+    return is_own and name not in getattr(component, "idle_methods", ())

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from attrs import frozen
 
 from batchwright.protocols.component import Component, Lifecycle
+from batchwright.request_view import RequestView
 from batchwright.step_view import StepView
 
 
@@ -41,3 +44,9 @@ class Control(Component, Lifecycle):
         Cost class: step.
         """
         return None
+
+    def on_mark(self, request: RequestView, payload: Any) -> None:
+        """A position asked for with ``ctx.mark`` has been computed.
+
+        Cost class: event.
+        """

@@ -10,9 +10,11 @@ from typing import Any, Protocol
 
 from attrs import field, frozen
 
+from batchwright.clock import MonotonicClock
 from batchwright.context import Context
 from batchwright.exceptions import ExecutorError
 from batchwright.messages import Leap, LeapOutput, ModelOutput, SchedulerOutput
+from batchwright.phases import Phases
 from batchwright.protocols.attention import AttentionBackend
 from batchwright.protocols.component import Component
 from batchwright.protocols.feature import ExecutorHalf
@@ -66,6 +68,7 @@ class ModelSettings:
         max_model_len: Longest request, prompt and outputs (tokens); None: the model's.
         seed: Seed of sampling streams of requests that bring none.
         attention: The attention backend to compute with, in order of preference.
+        block_size: Tokens a block of the KV cache; 0: not known.
     """
 
     path: str
@@ -73,6 +76,7 @@ class ModelSettings:
     max_model_len: int | None = None
     seed: int = 0
     attention: Sequence[AttentionBackend] = field(factory=tuple)
+    block_size: int = 0
 
 
 @frozen(kw_only=True)
@@ -88,6 +92,7 @@ class ModelInfo:
         sliding_window: Longest attention span (tokens) if every layer has one.
         tokenizer: None where the model has none.
         attention: Name of the attention backend in use.
+        attention_others: Name of each other one, and why it is not in use.
         notes: What a person should know: sizes, device, threads, load time.
     """
 
@@ -99,6 +104,7 @@ class ModelInfo:
     sliding_window: int | None = None
     tokenizer: Tokenizer | None = None
     attention: str = ""
+    attention_others: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
     path: Path | None = None
 
@@ -123,11 +129,16 @@ class Executor(Component):
     flight is put back to be computed again, ``restart`` is called, and the run goes
     on; ``executor.max_restarts`` in a row end it with ExecutorError. A fault that
     belongs to one request is answered in ``ModelOutput.errors`` instead.
+
+    Attributes:
+        phases: Where ``execute`` may note what its time went to (``phases.lap``); the
+            engine puts its own here.
     """
 
     def __init__(self, options: Any, ctx: Context) -> None:
         super().__init__(options, ctx)
         self._halves: dict[str, ExecutorHalf] = {}
+        self.phases = Phases(MonotonicClock())
 
     def install(self, name: str, half: ExecutorHalf | None) -> None:
         """Take up a feature's half; called before the first plan, once a feature."""
@@ -164,6 +175,16 @@ class Executor(Component):
             with _named(name, "on_restart"):
                 half.on_restart()
 
+    def inspect(self, settings: ModelSettings) -> ModelInfo | None:
+        """Find out what ``load`` would, as far as that needs no weights; nothing starts.
+
+        What it does not know is 0 or empty; None: it knows nothing.
+
+        Raises:
+            ModelError: The model could not be served; says why.
+        """
+        return None
+
     @abstractmethod
     def load(self, settings: ModelSettings) -> ModelInfo:
         """Load the model.
@@ -192,6 +213,19 @@ class Executor(Component):
         Cost class: once for many steps.
         """
         raise NotImplementedError  # asked only where it is overridden
+
+    def measure_limits(self, num_rows: int) -> Mapping[str, float]:
+        """What the machine allows, for who measures: called outside of steps.
+
+        Args:
+            num_rows: Tokens of a step.
+
+        Returns:
+            Where it can be told: ``products_seconds``, the time that the matrix products
+            of the model's weights with so many rows take by themselves, and
+            ``memory_bytes_per_second``, read and written, of a large copy.
+        """
+        return {}
 
     @abstractmethod
     def restart(self) -> None:

@@ -156,6 +156,15 @@ class KVManager(Component, Lifecycle):
     def block_ids(self, request: RequestView) -> list[int]:
         """A copy of a request's block table; empty if it holds none."""
 
+    def num_own_blocks(self, request: RequestView) -> int:
+        """Blocks that only this request holds: what its end would give to others.
+
+        Override it where blocks are shared. O(blocks of the request).
+
+        Cost class: shortage.
+        """
+        return len(self.block_ids(request))
+
     @abstractmethod
     def detach(self, request: RequestView) -> list[int]:
         """End a request's hold on its table, but keep the blocks out of the pool.

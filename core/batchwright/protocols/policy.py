@@ -89,9 +89,10 @@ class SchedulingPolicy(Component, Lifecycle):
     def displaces(self, waiting: RequestView, running: RequestView) -> bool:
         """Whether the head of the queue may take a running request's place.
 
-        Called when the head finds no seat or no blocks, with the running request that
-        the victim plugin names, and once more with the two exchanged: it must be True
-        one way only. For a seat the other pauses; for blocks it releases its own.
+        Called when the head finds no seat (and something has changed since it found none)
+        or no blocks, with the running request that the victim plugin names of those that
+        are not immune, and once more with the two exchanged: it must be True one way only.
+        For a seat the other pauses; for blocks it releases its own.
 
         Cost class: shortage.
         """

@@ -91,6 +91,11 @@ class GroupedQueue(WaitingQueue):
         if not self._num_known[group]:
             del self._num_known[group], self._group_orders[group]
 
+    def first_of(self, group: Hashable) -> RequestView | None:
+        """The request that a group would be served first by; None if none is queued."""
+        members = self._members.get(group)
+        return None if members is None else members.peek()
+
     def rekey_group(self, group: Hashable) -> None:
         """Ask for a group's key again; no effect while nothing of it is queued."""
         if group in self._members:

@@ -6,6 +6,7 @@ from batchwright.request import Finish, Request, RequestStatus
 from batchwright.scheduler.draft import Draft
 from batchwright.scheduler.faults import RequestFault
 from batchwright.scheduler.state import State
+from batchwright.step_view import Running
 
 
 class Departures:
@@ -109,10 +110,16 @@ class Departures:
                 self.wait_again(request)
         state.kv.reset_prefix_cache()
 
-    def victim_for(self, request: Request) -> Request:
-        """Whom the victim plugin names; the running tail if it names nobody."""
+    def victim_for(self, request: Request, among: dict[str, Request] | None = None) -> Request:
+        """Whom the victim plugin names; the last of them if it names nobody.
+
+        Args:
+            request: Who needs something.
+            among: Running requests in order of admission, not none; None: all of them.
+        """
         state = self._state
-        running = state.view.running
+        among = state.running if among is None else among
+        running = state.view.running if among is state.running else Running(among)
         chosen = state.faults.ask(
             state.components.victim,
             "choose",
@@ -121,8 +128,8 @@ class Departures:
             expected="a running request",
         )
         if chosen is None:
-            return next(reversed(state.running.values()))
-        return state.running[chosen.request_id]
+            return next(reversed(among.values()))
+        return among[chosen.request_id]
 
     def wait_again(self, request: Request) -> None:
         """Queue a preempted request, once no step in flight will answer it."""

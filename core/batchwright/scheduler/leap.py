@@ -17,7 +17,7 @@ from typing import Final
 
 from batchwright.messages import Leap, LeapOutput
 from batchwright.protocols.component import overrides
-from batchwright.request import Finish, Request
+from batchwright.request import Finish
 from batchwright.scheduler.results import Results
 from batchwright.scheduler.state import State
 

@@ -155,6 +155,7 @@ class Results:
             and request not in steady
             and not request.draft_token_ids
             and request.debt == 1
+            and request.first_token_time is not None  # it may be the last of the prompt
         ):
             steady.join(request)
 

@@ -68,7 +68,6 @@ class Scheduler:
         self._guard = ProgressGuard(state)
         self._opening = Opening(state)
         self._doing = ""
-        self._to_end: list[tuple[str, RequestStatus, str]] = []
         self._tells_steps = state.announcer.wants("on_step")
         self._tells_outputs = state.announcer.wants("on_outputs")
         for component in (*components, *components.hosted()):
@@ -254,7 +253,7 @@ class Scheduler:
 
         Unknown ids are ignored: the request may have ended by itself.
         """
-        self._to_end.append((request_id, status, detail))
+        self._state.to_end.append((request_id, status, detail))
         if not self._doing:
             with self._alone("finish()"):
                 pass  # it ends at the end of this, as what components end meanwhile does
@@ -418,14 +417,15 @@ class Scheduler:
     def _end(self) -> None:
         """End the requests that components ended meanwhile, and let others begin."""
         try:
-            if self._to_end:
+            if self._state.to_end:
                 self._end_some()
         finally:
             self._doing = ""
 
     def _end_some(self) -> None:
-        while self._to_end:
-            request_id, status, detail = self._to_end.pop(0)
+        to_end = self._state.to_end
+        while to_end:
+            request_id, status, detail = to_end.pop(0)
             request = self._state.requests.get(request_id)
             if request is not None:
                 self._departures.finish(request, status, detail)

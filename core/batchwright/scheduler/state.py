@@ -14,7 +14,7 @@ from batchwright.ledger import Ledger
 from batchwright.protocols import PrefixHit
 from batchwright.protocols.component import overrides
 from batchwright.protocols.kv import NO_HIT
-from batchwright.request import Finish, Request
+from batchwright.request import Finish, Request, RequestStatus
 from batchwright.scheduler.announcer import Announcer
 from batchwright.scheduler.components import Components
 from batchwright.scheduler.draft import Draft
@@ -41,6 +41,7 @@ class State:
         draft: The plan being made; ``no_draft`` between steps.
         finished_ids: Ended since the last plan, for the executor.
         ended: Ended since the last update, for the caller.
+        to_end: Whom to end, how and why, once what is going on is done.
         estimator_was_asked: Whether a component wanted to know how long steps take.
         notices: What came in between steps: ("release" | "notify", key).
     """
@@ -84,6 +85,7 @@ class State:
         self.notices: deque[tuple[str, str]] = deque()
         self.finished_ids: list[str] = []
         self.ended: dict[str, Finish] = {}
+        self.to_end: list[tuple[str, RequestStatus, str]] = []
         self.step_id = 0
         self.num_slots = sum(1 for _ in (*components, *components.hosted()))
         self.now = clock.now()

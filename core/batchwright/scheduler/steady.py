@@ -10,7 +10,8 @@ last token.
 That is exact only in a step in which none of them can go short and none of them can
 be served after another request. ``can_carry`` says whether that is so; if not,
 ``dissolve`` turns everybody back into an ordinary request, and the running scan
-decides about each of them in turn. The plan is the same either way.
+decides about each of them in turn. The plan is the same either way (under a policy that
+orders running requests, but for the order in which it lists them and their new blocks).
 """
 
 from __future__ import annotations

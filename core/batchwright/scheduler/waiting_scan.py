@@ -158,11 +158,15 @@ class WaitingScan:
             Whether any were taken.
         """
         kv = self._state.kv
-        paused = [r for r in self._state.paused.values() if r is not request]
         lacking = need.num_full_blocks - kv.num_free_blocks
-        if lacking <= 0 or lacking > sum(len(kv.block_ids(r.view)) for r in paused):
+        if lacking <= 0:
             return False
-        return self._departures.reclaim_any(but=request)
+        for paused in reversed(self._state.paused.values()):  # in the order in which they go
+            if paused is not request:
+                lacking -= len(kv.block_ids(paused.view))
+            if lacking <= 0:
+                return self._departures.reclaim_any(but=request)
+        return False
 
     def _passes(
         self, gates: tuple[Gate, ...], phase: str, request: Request, *arguments: Any
@@ -219,7 +223,9 @@ class WaitingScan:
         kv = self._state.kv
         hit = kv.lookup(request.view)
         sound = isinstance(hit, PrefixHit) and 0 <= hit.num_tokens < request.num_tokens
-        demand(sound, kv, "lookup", hit, f"a PrefixHit of less than {request.num_tokens} tokens")
+        if not sound:
+            expected = f"a PrefixHit of less than {request.num_tokens} tokens"
+            demand(sound, kv, "lookup", hit, expected)
         return hit
 
     def _need(self, request: Request, hit: PrefixHit, num_computed: int) -> Need:

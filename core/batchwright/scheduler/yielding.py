@@ -23,13 +23,20 @@ class Yielding:
         policy = state.components.policy
         self._yields = overrides(policy, "yield_running")
         self._displaces = overrides(policy, "displaces")
+        self._seat_may_be_had = self._displaces
 
     def run(self) -> None:
         """Ask the policy who yields; only if something changed since it was asked."""
         state = self._state
-        if not (self._yields and state.has_changed and state.room.num_in_queue):
+        if not (state.has_changed and state.room.num_in_queue):
             return
         state.has_changed = False
+        self._seat_may_be_had = self._displaces
+        if self._yields:
+            self._ask_who_yields()
+
+    def _ask_who_yields(self) -> None:
+        state = self._state
         policy, running = state.components.policy, state.view.running
         named = state.faults.ask(
             policy,
@@ -46,9 +53,13 @@ class Yielding:
                 self._yield(state.running[one.request.request_id], pause=isinstance(one, Pause))
 
     def free_seat(self) -> bool:
-        """Whether a running request has given its seat to the head of the queue."""
-        head = self._state.room.head() if self._displaces else None
-        return head is not None and self.displace(head, pause=True)
+        """Whether a running request has given its seat to the head of the queue.
+
+        If none has, nobody is asked again until something changes.
+        """
+        head = self._state.room.head() if self._seat_may_be_had else None
+        self._seat_may_be_had = head is not None and self.displace(head, pause=True)
+        return self._seat_may_be_had
 
     def displace(self, head: Request, *, pause: bool) -> bool:
         """Make the running request that the victim plugin names give way to another.
@@ -60,13 +71,23 @@ class Yielding:
         Returns:
             Whether it gave way.
         """
+        if not self._displaces or head.request_id in self._state.draft.yielded:
+            return False
+        movable = self._movable()
+        if not movable:
+            return False
+        victim = self._departures.victim_for(head, movable)
+        return self._may(head, victim) and self._yield(victim, pause=pause)
+
+    def _movable(self) -> dict[str, Request]:
+        """Running requests that are neither immune nor admitted by this very plan."""
         state = self._state
-        if not (self._displaces and state.running) or head.request_id in state.draft.yielded:
-            return False
-        victim = self._departures.victim_for(head)
-        if victim.request_id in state.draft.admitted or not self._may(head, victim):
-            return False
-        return self._yield(victim, pause=pause)
+        most, admitted = state.settings.max_displacements, state.draft.admitted
+        return {
+            request_id: request
+            for request_id, request in state.running.items()
+            if request.num_displacements < most and request_id not in admitted
+        }
 
     def _may(self, head: Request, victim: Request) -> bool:
         """Whether one request may displace another: strictly better only."""

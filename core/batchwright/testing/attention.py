@@ -118,7 +118,7 @@ def dense_attention(
     softcap: float | None = None,
     sinks: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """One request's last queries over all of its keys, one head and token at a time.
+    """One request's last queries over all of its keys, one token at a time.
 
     Args:
         query: ``[num_queries, num_query_heads, head_size]``, the last positions.
@@ -132,20 +132,20 @@ def dense_attention(
     Returns:
         ``[num_queries, num_query_heads, head_size]`` float64.
     """
-    query, key, value = query.double(), key.double(), value.double()
     group = query.shape[1] // key.shape[1]
+    query = query.double()
+    key, value = (t.double().repeat_interleave(group, 1).transpose(0, 1) for t in (key, value))
     output = torch.empty_like(query)
     for i in range(len(query)):
-        end = len(key) - len(query) + i + 1
+        end = key.shape[1] - len(query) + i + 1
         begin = 0 if window is None else max(0, end - window)
-        for head in range(query.shape[1]):
-            scores = key[begin:end, head // group] @ query[i, head] * scale
-            if softcap is not None:
-                scores = softcap * torch.tanh(scores / softcap)
-            if sinks is not None:
-                scores = torch.cat((scores, sinks[head : head + 1].double()))
-            weights = scores.softmax(0)[: end - begin]
-            output[i, head] = weights @ value[begin:end, head // group]
+        scores = (key[:, begin:end] @ query[i].unsqueeze(2)).squeeze(2) * scale
+        if softcap is not None:
+            scores = softcap * torch.tanh(scores / softcap)
+        if sinks is not None:
+            scores = torch.cat((scores, sinks.double().unsqueeze(1)), 1)
+        weights = scores.softmax(1)[:, : end - begin]
+        output[i] = (weights.unsqueeze(1) @ value[:, begin:end]).squeeze(1)
     return output
 
 
@@ -167,23 +167,25 @@ def check_copies(case: Case, backend: AttentionBackend) -> None:
     """Check that a copied block answers what the original does.
 
     Args:
-        case: Two requests that decode behind 4 tokens, with blocks of 4 tokens.
+        case: Two requests that decode behind one full block.
         backend: With a cache of 6 blocks.
 
     Raises:
         AssertionError: It does not.
     """
     random = torch.Generator().manual_seed(case.seed)
-    shape = (4, case.num_kv_heads, case.head_size)
-    old = torch.randn(shape, generator=random).to(case.device)
+    dtype = getattr(torch, case.dtype)
+    shape = (case.block_size, case.num_kv_heads, case.head_size)
+    old = torch.randn(shape, generator=random).to(case.device, dtype)
     layers = range(len(case.windows))
-    backend.begin_step(make_batch([[1]], [Shape(0, 4)], case.block_size, case.device))
+    whole = [Shape(0, case.block_size)]
+    backend.begin_step(make_batch([[1]], whole, case.block_size, case.device))
     for layer in layers:
         backend.forward(layer, old, old, old, scale=1.0)
     backend.copy_blocks([BlockCopy(1, 2)])
     backend.copy_blocks([])
     backend.begin_step(make_batch([[2, 4], [1, 5]], case.requests, case.block_size, case.device))
-    new = torch.ones(2, *shape[1:], device=case.device)
+    new = torch.ones(2, *shape[1:], device=case.device, dtype=dtype)
     for layer in layers:
         copied, original = backend.forward(layer, new, new, new, scale=1.0)
         assert torch.equal(copied, original), f"layer {layer}: the copy differs"

@@ -16,5 +16,8 @@ if TYPE_CHECKING:
 def batchwright_register_attention() -> Sequence[type[AttentionBackend]]:
     """Offer the backends; none of them imports torch before it is used."""
     from .torch_paged import TorchAttention
+    from .torch_varlen import TorchVarlenAttention
+    from .triton_paged import TritonAttention
+    from .xformers_paged import XformersAttention
 
-    return [TorchAttention]
+    return [TorchAttention, TorchVarlenAttention, TritonAttention, XformersAttention]

@@ -14,7 +14,7 @@ def attend(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
-    mask: torch.Tensor | None,
+    bias: torch.Tensor | None,
     scale: float,
 ) -> torch.Tensor:
     """Attention by torch's fused kernel.
@@ -23,15 +23,15 @@ def attend(
         query: ``[a, b, num_queries, head_size]``.
         key: ``[a, b, num_keys, head_size]``; masked ones are finite.
         value: ``[a, b, num_keys, head_size]``; masked ones are finite.
-        mask: Bool, broadcastable to ``[a, b, num_queries, num_keys]``; None: causal,
-            with as many keys as queries.
+        bias: ``[num_queries, num_keys]``, added to the scores; None: causal, with as
+            many keys as queries.
         scale: Factor on the scores.
 
     Returns:
         ``[a, b, num_queries, head_size]``.
     """
     return scaled_dot_product_attention(
-        query, key, value, attn_mask=mask, is_causal=mask is None, scale=scale
+        query, key, value, attn_mask=bias, is_causal=bias is None, scale=scale
     )
 
 
@@ -39,7 +39,7 @@ def attend_by_hand(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
-    mask: torch.Tensor | None,
+    bias: torch.Tensor | None,
     scale: float,
     softcap: float | None,
     sinks: torch.Tensor | None,
@@ -50,7 +50,7 @@ def attend_by_hand(
         query: As in ``attend``.
         key: As in ``attend``.
         value: As in ``attend``.
-        mask: As in ``attend``.
+        bias: As in ``attend``.
         scale: Factor on the scores.
         softcap: Scores become ``softcap * tanh(score / softcap)`` (Gemma-2).
         sinks: An extra logit a query head that takes weight and gives no value
@@ -59,10 +59,9 @@ def attend_by_hand(
     Returns:
         ``[a, b, num_queries, head_size]``.
     """
-    if mask is None:
-        mask = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device)
-        mask = mask.tril()
-    mask = mask.expand(*mask.shape[:-2], query.shape[2], mask.shape[-1])
+    if bias is None:
+        bias = torch.full((query.shape[2], key.shape[2]), -torch.inf, device=query.device)
+        bias = bias.triu_(1)
     keys, values = key.float().transpose(-2, -1), value.float()
     step = max(1, _MOST_SCORES // (query.shape[0] * query.shape[1] * key.shape[2]))
     parts = []
@@ -71,7 +70,7 @@ def attend_by_hand(
         scores = torch.matmul(query[:, :, part].float() * scale, keys)
         if softcap is not None:
             scores = (scores / softcap).tanh_().mul_(softcap)
-        scores = scores.masked_fill_(~mask[..., part, :], -torch.inf)
+        scores += bias[part]
         some = None if sinks is None else sinks.expand(-1, -1, query.shape[2], -1)[:, :, part]
         parts.append(torch.matmul(_weights(scores, some), values))
     return torch.cat(parts, 2).to(query.dtype)

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from .decode_attention import DecodeAttention
 from .dense_attention import attend, attend_by_hand
+from .kept_groups import KeptGroups
 from .paged_cache import PagedCache
-from .step_layout import DecodeGroup, PrefillSpan, StepLayout
+from .step_layout import PrefillSpan, StepLayout, unused_slots
 
 if TYPE_CHECKING:
     from batchwright.messages import BlockCopy
@@ -23,20 +25,32 @@ _CHUNK_TOKENS = {"cpu": 16_384, "cuda": 262_144}
 class PagedAttention:
     """What ``TorchAttention`` does once torch is there; see its contract."""
 
-    def __init__(self, spec: AttentionSpec, num_blocks: int, chunk_tokens: int | None) -> None:
+    def __init__(
+        self, spec: AttentionSpec, num_blocks: int, chunk_tokens: int | None, kept_bytes: int
+    ) -> None:
         self._spec = spec
         self._cache = PagedCache(spec, num_blocks)
+        self._keeper = KeptGroups(spec, kept_bytes) if spec.device == "cpu" else None
+        self._decodes = DecodeAttention(spec, self._cache, self._keeper)
+        self._dtype: torch.dtype = getattr(torch, spec.dtype)
         self._chunk_tokens = chunk_tokens or _CHUNK_TOKENS[spec.device]
         self._group_size = spec.num_query_heads // spec.num_kv_heads
 
     def begin_step(self, batch: AttentionBatch) -> None:
         """Lay out the step once for each window that some layer has."""
         self._slots = batch.slot_mapping
+        self._unused = unused_slots(batch, self._cache.block_size)
+        if self._keeper is not None:
+            self._keeper.begin_step()
         self._layouts = {
-            window: StepLayout(batch, self._cache, window, self._chunk_tokens)
+            window: StepLayout(
+                batch, self._cache, self._dtype, self._keeper, window, self._chunk_tokens
+            )
             for window in dict.fromkeys(self._spec.sliding_windows)
         }
-        self._cache.reserve(max(layout.num_rows for layout in self._layouts.values()))
+        layouts = self._layouts.values()
+        self._cache.reserve(max(layout.num_rows for layout in layouts))
+        self._decodes.reserve(max(layout.num_scores for layout in layouts))
 
     def forward(
         self,
@@ -54,12 +68,12 @@ class PagedAttention:
         All tokens are written before any is read: a request may read blocks that
         another one fills in the same step.
         """
-        self._cache.write(layer, self._slots, key, value)
+        self._cache.write(layer, self._slots, key, value, self._unused)
         layout = self._layouts[self._spec.sliding_windows[layer]]
         output = torch.empty(query.shape, dtype=query.dtype, device=query.device)
         extra = softcap, sinks
         for group in layout.groups:
-            self._decode(layer, group, query, output, scale, extra)
+            self._decodes.attend(layer, group, (query, key, value), output, scale, extra)
         for span in layout.spans:
             self._prefill(layer, span, (query, key, value), output, scale, extra)
         return output
@@ -67,31 +81,8 @@ class PagedAttention:
     def copy_blocks(self, copies: Sequence[BlockCopy]) -> None:
         """See ``AttentionBackend.copy_blocks``."""
         self._cache.copy_blocks(copies)
-
-    def _decode(
-        self,
-        layer: int,
-        group: DecodeGroup,
-        query: torch.Tensor,
-        output: torch.Tensor,
-        scale: float,
-        extra: tuple[float | None, torch.Tensor | None],
-    ) -> None:
-        """Compute a group: the query heads of a key head are its rows of queries."""
-        spec, num_reqs = self._spec, len(group.tokens)
-        grouped = (num_reqs, spec.num_kv_heads, self._group_size, spec.head_size)
-        keyed = (num_reqs, spec.num_kv_heads, -1, spec.head_size)
-        key, value = self._cache.gather(layer, group.rows, group.blanks)
-        result = self._attend(
-            query.index_select(0, group.tokens).view(grouped),
-            key.view(keyed),
-            value.view(keyed),
-            group.mask,
-            scale,
-            extra,
-            (1, spec.num_kv_heads, self._group_size, 1),
-        )
-        output.index_copy_(0, group.tokens, result.reshape(num_reqs, *query.shape[1:]))
+        if copies and self._keeper is not None:
+            self._keeper.forget()
 
     def _prefill(
         self,
@@ -102,39 +93,50 @@ class PagedAttention:
         scale: float,
         extra: tuple[float | None, torch.Tensor | None],
     ) -> None:
-        """Compute a span: the query heads of a key head are its batch of heads."""
-        spec = self._spec
-        by_head = (spec.num_kv_heads, self._group_size, -1, spec.head_size)
-        query, key, value = (t[span.start : span.stop].transpose(0, 1) for t in tensors)
-        if span.rows is not None and span.blanks is not None:
+        """Compute a span; a row of what is attended to is one request's key head.
+
+        ==========  ====================================================
+        query       ``[num_reqs * num_kv_heads, group_size, n, head_size]``
+        key, value  the same, one copy for all query heads of a group
+        ==========  ====================================================
+        """
+        spec, part = self._spec, slice(span.start, span.stop)
+        query, key, value = (_by_request(t[part], span.num_reqs) for t in tensors)
+        if span.rows is not None:
             key, value = (
-                t.view(spec.num_kv_heads, -1, spec.head_size)
+                t.view(1, spec.num_kv_heads, -1, spec.head_size)
                 for t in self._cache.gather(layer, span.rows, span.blanks)
             )
+        shape = (span.num_reqs * spec.num_kv_heads, self._group_size, -1, spec.head_size)
         result = self._attend(
-            query.reshape(by_head),
-            key.unsqueeze(1).expand(by_head[0], by_head[1], -1, -1),
-            value.unsqueeze(1).expand(by_head[0], by_head[1], -1, -1),
-            span.mask,
+            query.reshape(shape),
+            key.flatten(0, 1).unsqueeze(1).expand(shape),
+            value.flatten(0, 1).unsqueeze(1).expand(shape),
+            span.bias,
             scale,
             extra,
-            (spec.num_kv_heads, self._group_size, 1, 1),
         )
-        output[span.start : span.stop].copy_(result.flatten(0, 1).transpose(0, 1))
+        _by_request(output[part], span.num_reqs).copy_(result.view(query.shape))
 
     def _attend(
         self,
         query: torch.Tensor,
         key: torch.Tensor,
         value: torch.Tensor,
-        mask: torch.Tensor | None,
+        bias: torch.Tensor | None,
         scale: float,
         extra: tuple[float | None, torch.Tensor | None],
-        sinks_shape: tuple[int, ...],
     ) -> torch.Tensor:
         softcap, sinks = extra
         if softcap is None and sinks is None:
-            return attend(query, key, value, mask, scale)
+            return attend(query, key, value, bias, scale)
         if sinks is not None:
-            sinks = sinks.view(sinks_shape)
-        return attend_by_hand(query, key, value, mask, scale, softcap, sinks)
+            num_reqs = len(query) // self._spec.num_kv_heads
+            sinks = sinks.view(-1, self._group_size, 1, 1).repeat(num_reqs, 1, 1, 1)
+        return attend_by_hand(query, key, value, bias, scale, softcap, sinks)
+
+
+def _by_request(tokens: torch.Tensor, num_reqs: int) -> torch.Tensor:
+    """See ``[num_reqs * n, heads, size]`` as ``[num_reqs, heads, n, size]``."""
+    shape = (num_reqs, tokens.shape[0] // num_reqs, *tokens.shape[1:])
+    return tokens.view(shape).transpose(1, 2)

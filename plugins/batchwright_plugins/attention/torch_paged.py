@@ -35,6 +35,15 @@ class TorchAttentionOptions:
             "unit": "tokens",
         },
     )
+    kept_mib: int = field(
+        default=256,
+        validator=validators.ge(0),
+        metadata={
+            "help": "Most memory, on a CPU, for gathered keys and values that are kept from "
+            "step to step while the same requests decode together; 0: none.",
+            "unit": "MiB",
+        },
+    )
 
 
 class TorchAttention(AttentionBackend):
@@ -54,6 +63,7 @@ class TorchAttention(AttentionBackend):
 
     name: ClassVar[str] = "torch"
     Options: ClassVar[type] = TorchAttentionOptions
+    preference: ClassVar[int | None] = 0
 
     _paged: PagedAttention
 
@@ -72,7 +82,9 @@ class TorchAttention(AttentionBackend):
     def allocate(self, spec: AttentionSpec, num_blocks: int) -> None:
         from .paged_attention import PagedAttention
 
-        self._paged = PagedAttention(spec, num_blocks, self.options.chunk_tokens)
+        self._paged = PagedAttention(
+            spec, num_blocks, self.options.chunk_tokens, self.options.kept_mib << 20
+        )
 
     def begin_step(self, batch: AttentionBatch) -> None:
         self._paged.begin_step(batch)

@@ -7,6 +7,7 @@ when it runs.
 from __future__ import annotations
 
 from batchwright import Command, hookimpl
+from batchwright_plugins.command.bench import BenchCommand
 from batchwright_plugins.command.calibrate import CalibrateCommand
 from batchwright_plugins.command.config import ConfigCommand
 from batchwright_plugins.command.explain import ExplainCommand
@@ -19,6 +20,7 @@ from batchwright_plugins.command.timeline import TimelineCommand
 from batchwright_plugins.command.workload import WorkloadCommand
 
 __all__ = [
+    "BenchCommand",
     "CalibrateCommand",
     "ConfigCommand",
     "ExplainCommand",
@@ -36,6 +38,7 @@ __all__ = [
 def batchwright_register_command() -> list[type[Command]]:
     """Offer the commands."""
     return [
+        BenchCommand,
         CalibrateCommand,
         ConfigCommand,
         ExplainCommand,

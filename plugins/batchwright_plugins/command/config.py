@@ -56,15 +56,20 @@ def _show(file: Path | None, *, defaults: bool, overrides: tuple[str, ...]) -> N
 @override_option
 def _check(file: Path, overrides: tuple[str, ...]) -> None:
     """Check FILE: options, plugins, combinations, files. Starts nothing."""
-    from batchwright.config import check_components, load_config
-    from batchwright.plugin_manager import PluginManager
+    from batchwright.assembly import Assembly
+    from batchwright.config import load_config
+    from batchwright_plugins.command.report import attention_line
 
     config = load_config(file, overrides)
-    plugins = PluginManager.discover(config.plugin_paths, config.plugins.disable)
-    check_components(config, plugins)
+    assembly = Assembly(config)
     _check_files(config)
+    model = assembly.inspect()
     chosen = ", ".join(f"{use.kind} {use.name}" for use in config.uses() if use.option)
     click.echo(f"{file}: valid ({chosen})")
+    if model is not None:
+        click.echo(attention_line(model))
+    elif config.model.path is not None:
+        click.echo("attention: not known before the model is loaded")
 
 
 def _check_files(config: Config) -> None:

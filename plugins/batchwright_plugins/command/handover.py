@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import frozen
 
 from batchwright.option import option
-from batchwright.protocols import Component, Hosted, SchedulingPolicy, Victim
+from batchwright.protocols import Component, Hosted, Lifecycle, SchedulingPolicy, Victim
 from batchwright.protocols.component import overrides
 from batchwright.queues import Ticket, WaitingQueue
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from batchwright.step_view import Running, StepView
     from batchwright.verdicts import Pause, Release
 
-__all__ = ["HANDOVER", "handover_policy", "handover_victim"]
+__all__ = ["HANDOVER", "HandoverPolicy", "HandoverVictim"]
 
 HANDOVER: Final = "handover"
 
@@ -35,8 +35,12 @@ class Options:
     step: int = option(0, "The first step that the second one decides.", ge=0)
 
 
-class _Handover(Component):
-    """Hosts two components of a kind, and lets both know of everything."""
+class _Handover(Component, Lifecycle):
+    """Hosts two components of a kind, and lets both know of everything.
+
+    What neither of them does has nothing to do here, too: decisions before the handover are
+    those of the first one alone.
+    """
 
     name = HANDOVER
     Options = Options
@@ -44,6 +48,16 @@ class _Handover(Component):
     def __init__(self, options: Any, ctx: Context) -> None:
         self.first, self.then = ctx.parts["first"], ctx.parts["then"]
         super().__init__(options, ctx)
+        self.idle_methods = tuple(
+            name
+            for name in (*_EVENTS, *_WISHES)
+            if not any(overrides(hosted, name) for hosted in self.both)
+        )
+
+    @property
+    def both(self) -> tuple[Any, Any]:
+        """The first one, and the one that follows."""
+        return self.first, self.then
 
     @property
     def chosen(self) -> Any:
@@ -52,26 +66,38 @@ class _Handover(Component):
         return self.first if is_first else self.then
 
     def setup(self) -> None:
-        for hosted in (self.first, self.then):
+        for hosted in self.both:
             hosted.setup()
 
     def close(self) -> None:
-        for hosted in (self.first, self.then):
+        for hosted in self.both:
             hosted.close()
 
+    def on_add(self, request: RequestView) -> None:
+        for hosted in self.both:
+            hosted.on_add(request)
 
-def _both(method: str) -> Any:
-    """A method that tells both what happened."""
+    def on_admit(self, request: RequestView, hit: int, need: int) -> None:
+        for hosted in self.both:
+            hosted.on_admit(request, hit, need)
 
-    def tell(self: Any, *arguments: Any) -> None:
-        for hosted in (self.first, self.then):
-            getattr(hosted, method)(*arguments)
+    def on_preempt(self, request: RequestView, cause: str, lost_tokens: int) -> None:
+        for hosted in self.both:
+            hosted.on_preempt(request, cause, lost_tokens)
 
-    return tell
+    def on_finish(self, request: RequestView) -> None:
+        for hosted in self.both:
+            hosted.on_finish(request)
 
 
-class _Policies(_Handover, SchedulingPolicy):
+_EVENTS: Final = ("on_add", "on_admit", "on_preempt", "on_finish")
+_WISHES: Final = ("account", "running_key", "yield_running", "displaces")
+
+
+class HandoverPolicy(_Handover, SchedulingPolicy):
     """Two policies, each with a queue of its own, in which the same requests wait."""
+
+    hosts = {name: Hosted("policy", name) for name in ("first", "then")}
 
     def make_queue(self) -> WaitingQueue:
         return TwinQueue(self)
@@ -80,71 +106,39 @@ class _Policies(_Handover, SchedulingPolicy):
         self.first.requeue(request)
         self.then.requeue(request)
 
+    def account(self, request: RequestView) -> Hashable:
+        """The account of the second one, whose books are needed from its step on.
 
-class _Victims(_Handover, Victim):
+        Raises:
+            ValueError: The first one has another; a request has only one.
+        """
+        found = [p.account(request) for p in self.both if overrides(p, "account")]
+        if len(set(found)) > 1:
+            raise ValueError(f"{self.first.name} and {self.then.name} keep different accounts")
+        account: Hashable = found[0]
+        return account
+
+    def running_key(self, request: RequestView) -> Key:
+        key: Key = self.chosen.running_key(request)
+        return key
+
+    def yield_running(self, view: StepView) -> Iterable[Pause | Release]:
+        yielded: Iterable[Pause | Release] = self.chosen.yield_running(view)
+        return yielded
+
+    def displaces(self, waiting: RequestView, running: RequestView) -> bool:
+        answer: bool = self.chosen.displaces(waiting, running)
+        return answer
+
+
+class HandoverVictim(_Handover, Victim):
     """Two victims."""
+
+    hosts = {name: Hosted("victim", name) for name in ("first", "then")}
 
     def choose(self, running: Running, needy: RequestView, view: StepView) -> RequestView:
         chosen: RequestView = self.chosen.choose(running, needy, view)
         return chosen
-
-
-def _account(self: Any, request: RequestView) -> Hashable:
-    """The account of the second one, whose books are needed from its step on.
-
-    Raises:
-        ValueError: The first one has another; a request has only one.
-    """
-    found = [p.account(request) for p in (self.first, self.then) if overrides(p, "account")]
-    if len(set(found)) > 1:
-        raise ValueError(f"{self.first.name} and {self.then.name} keep different accounts")
-    account: Hashable = found[0]
-    return account
-
-
-def _running_key(self: Any, request: RequestView) -> Key:
-    key: Key = self.chosen.running_key(request)
-    return key
-
-
-def _yield_running(self: Any, view: StepView) -> Iterable[Pause | Release]:
-    yielded: Iterable[Pause | Release] = self.chosen.yield_running(view)
-    return yielded
-
-
-def _displaces(self: Any, waiting: RequestView, running: RequestView) -> bool:
-    answer: bool = self.chosen.displaces(waiting, running)
-    return answer
-
-
-_EVENTS: Final = ("on_add", "on_admit", "on_preempt", "on_finish")
-_METHODS: Final = {
-    "account": _account,
-    "running_key": _running_key,
-    "yield_running": _yield_running,
-    "displaces": _displaces,
-    **{event: _both(event) for event in _EVENTS},
-}
-
-
-def handover_policy(first: type[Any], then: type[Any]) -> type[SchedulingPolicy]:
-    """The class of a handover between policies: it overrides what one of them does."""
-    return _made(_Policies, "policy", first, then)
-
-
-def handover_victim(first: type[Any], then: type[Any]) -> type[Victim]:
-    """The class of a handover between victims."""
-    return _made(_Victims, "victim", first, then)
-
-
-def _made(base: type[Any], kind: str, *classes: type[Any]) -> Any:
-    methods = {
-        name: method
-        for name, method in _METHODS.items()
-        if any(overrides(cls, name) for cls in classes)
-    }
-    hosts = {name: Hosted(kind, name) for name in ("first", "then")}
-    return type("Handover", (base,), {**methods, "hosts": hosts, "__doc__": __doc__})
 
 
 class TwinQueue(WaitingQueue):
@@ -154,7 +148,7 @@ class TwinQueue(WaitingQueue):
         policies: Their handover.
     """
 
-    def __init__(self, policies: _Policies) -> None:
+    def __init__(self, policies: HandoverPolicy) -> None:
         super().__init__()
         self._policies = policies
         self._tickets: dict[RequestView, tuple[Ticket, Ticket]] = {}

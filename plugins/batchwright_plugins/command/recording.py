@@ -124,7 +124,11 @@ class Recording:
         self._answering: dict[int, list[_Work]] = {}
         self._first_step: int | None = None
         for line, trail in enumerate(follow_log(path), 2):
-            self._read(line, trail)
+            try:
+                self._read(line, trail)
+            except (LookupError, TypeError, ValueError) as error:
+                problem = f"line {line} does not go with those before it ({error!r})"
+                raise click.ClickException(f"{path}: {problem}; the log is damaged") from error
         self._live.clear()
 
     @property

@@ -18,7 +18,7 @@ from batchwright.default_plugins import AUTO, DEFAULT_VICTIM
 from batchwright.hookspecs import hookimpl
 from batchwright.metrics import percentile
 from batchwright.plugin_manager import PluginManager
-from batchwright_plugins.command.handover import HANDOVER, handover_policy, handover_victim
+from batchwright_plugins.command.handover import HANDOVER, HandoverPolicy, HandoverVictim
 from batchwright_plugins.command.recording import Recording
 from batchwright_plugins.command.replay_drive import ReplayDrive
 from batchwright_plugins.command.replay_pace import ReplayPace
@@ -36,11 +36,7 @@ MOST_ERROR: Final = 0.25
 
 
 class _Parts:
-    """The plugin of one replay: its executor, its observer, a handover if there is one."""
-
-    def __init__(self) -> None:
-        self.policies: list[type[SchedulingPolicy]] = []
-        self.victims: list[type[Victim]] = []
+    """What is offered in replays alone: an executor, an observer, handovers."""
 
     @hookimpl
     def batchwright_register_executor(self) -> Sequence[type[Executor]]:
@@ -52,11 +48,11 @@ class _Parts:
 
     @hookimpl
     def batchwright_register_policy(self) -> Sequence[type[SchedulingPolicy]]:
-        return self.policies
+        return [HandoverPolicy]
 
     @hookimpl
     def batchwright_register_victim(self) -> Sequence[type[Victim]]:
-        return self.victims
+        return [HandoverVictim]
 
 
 class ReplayedRun:
@@ -110,8 +106,7 @@ class ReplayedRun:
         self.log = log
         self.is_changed = self.policy != self.recording.policy or bool(overrides)
         self._trusts = trusts
-        self._parts = _Parts()
-        self._extra = (*plugins, self._parts)
+        self._extra = (*plugins, _Parts())
         self._config = self._configure(overrides, file)
 
     def run(self) -> None:
@@ -203,7 +198,6 @@ class ReplayedRun:
         plugins = self._discover(config)
         names = (first, self.policy)
         classes = [plugins.find("policy", name, option="--policy").cls for name in names]
-        self._parts.policies = [handover_policy(*classes)]
         chosen = {"policy": HANDOVER, "victim": config.scheduler.victim}
         options: dict[str, Mapping[str, Any]] = {**config.options}
         step = {"step": self.from_step}
@@ -213,8 +207,6 @@ class ReplayedRun:
             victims = [cls.default_victim or DEFAULT_VICTIM for cls in classes]
             chosen["victim"] = victims[0]
             if victims[0] != victims[1]:
-                found = [plugins.find("victim", name).cls for name in victims]
-                self._parts.victims = [handover_victim(*found)]
                 chosen["victim"] = HANDOVER
                 hosts = {"first": victims[0], "then": victims[1], **step}
                 options["victim"] = {**options.get("victim", {}), HANDOVER: hosts}

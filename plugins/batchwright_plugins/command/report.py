@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from batchwright.engine import Engine
+    from batchwright.protocols import ModelInfo
     from batchwright_plugins.command.batch import Batch
     from batchwright_plugins.command.prompt_line import PromptLine
 
 __all__ = [
+    "attention_line",
     "choices",
     "ends_row",
     "print_figures",
@@ -37,7 +39,7 @@ def start_lines(engine: Engine, num_prompts: int) -> Iterator[str]:
     model = engine.model
     yield "; ".join([model.name, *model.notes])
     yield f"{num_prompts} prompts, {sizes(engine)}"
-    yield f"{choices(engine)}, attention {model.attention or 'none'}"
+    yield f"{choices(engine)}, {attention_line(model)}"
 
 
 def sizes(engine: Engine) -> str:
@@ -58,6 +60,15 @@ def choices(engine: Engine) -> str:
         f"policy {components.policy.name}, gates {gates}, victim {components.victim.name}, "
         f"preemption {components.preemption.name}"
     )
+
+
+def attention_line(model: ModelInfo) -> str:
+    """Say which attention backend is used, and why the others are not."""
+    reasons: dict[str, list[str]] = {}
+    for name, reason in model.attention_others:
+        reasons.setdefault(reason, []).append(name)
+    others = "; ".join(f"not {', '.join(names)}: {reason}" for reason, names in reasons.items())
+    return f"attention {model.attention or 'none'}" + (f" ({others})" if others else "")
 
 
 def print_report(console: Console, batch: Batch) -> None:

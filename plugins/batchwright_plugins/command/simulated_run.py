@@ -89,26 +89,39 @@ class SimulatedRun:
         from rich.console import Console
 
         notices = Console(stderr=True, highlight=False)
+        begin = time.perf_counter()
+        simulation = self.simulate(notices)
+        self._report(simulation, time.perf_counter() - begin, notices)
+        return simulation
+
+    def simulate(self, notices: Console | None = None) -> Simulation:
+        """Run it, and write the table of requests.
+
+        Args:
+            notices: Where to say what runs, and how far it is; None: nowhere.
+
+        Raises:
+            ConfigError: Something in the configuration or the workload is wrong.
+            PluginError: A component cannot be had, or failed too often.
+        """
         if self._output is not None:
             self._output.mkdir(parents=True, exist_ok=True)
         assembly = instrumented(
             self.config,
-            is_terminal=notices.is_terminal,
+            is_terminal=notices is not None and notices.is_terminal,
             files=dict(self._files()),
             clock=VirtualClock(),
         )
-        begin = time.perf_counter()
         engine = assembly.simulator()
         try:
             simulation = self._prepare(assembly, engine)
-            for line in _start_lines(self.config, engine):
-                notices.print(line, markup=False, soft_wrap=True)
+            if notices is not None:
+                for line in _start_lines(self.config, engine):
+                    notices.print(line, markup=False, soft_wrap=True)
             with catching(simulation.stop):
                 simulation.run()
         finally:
             engine.close()
-        seconds = time.perf_counter() - begin
-        self._report(simulation, seconds, notices)
         return simulation
 
     def _files(self) -> Iterator[tuple[str, str]]:

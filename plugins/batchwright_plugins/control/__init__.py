@@ -1,9 +1,14 @@
-"""Step controls. None ships yet: a step is capped by its token budget alone."""
+"""Step controls."""
 
 from batchwright.hookspecs import hookimpl
 from batchwright.protocols import Control
+from batchwright_plugins.control.concurrent_prefills import ConcurrentPrefills
+from batchwright_plugins.control.decode_first import DecodeFirst
+from batchwright_plugins.control.delay import Delay
+from batchwright_plugins.control.latency_target import LatencyTarget
+from batchwright_plugins.control.prefill_share import PrefillShare
 
 
 @hookimpl
 def batchwright_register_control() -> list[type[Control]]:
-    return []
+    return [ConcurrentPrefills, DecodeFirst, Delay, LatencyTarget, PrefillShare]

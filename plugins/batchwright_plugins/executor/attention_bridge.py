@@ -16,7 +16,7 @@ from batchwright.exceptions import ModelError
 if TYPE_CHECKING:
     import torch
 
-    from batchwright.protocols.attention import AttentionBackend
+    from .language_model import LayerAttention
 
 __all__ = ["NAME", "AttentionCall", "AttentionTarget", "BackendTarget", "register"]
 
@@ -61,7 +61,7 @@ class AttentionTarget(Protocol):
 class BackendTarget:
     """An attention backend, between its ``begin_step`` and the next."""
 
-    backend: AttentionBackend
+    backend: LayerAttention
 
     def attend(
         self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, call: AttentionCall

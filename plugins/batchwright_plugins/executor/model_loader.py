@@ -2,48 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from attrs import frozen
 
 from batchwright.exceptions import ModelError
 from batchwright.protocols.attention import AttentionSpec
 
 from . import attention_bridge
+from .attention_bridge import AttentionCall
 from .attention_probe import probe
+from .decoder_builder import build_decoder
+from .decoder_proof import relative_difference
+from .direct_loading import load_directly
+from .language_model import LanguageModel, TransformersModel
+from .loaded_model import LoadedModel
 from .model_refusals import refusal
+from .plain_config import read_plain_config
 
-__all__ = ["LoadedModel", "load_model", "pick_device"]
+__all__ = ["load_model", "pick_device"]
 
 _DTYPES = ("auto", "float32", "bfloat16", "float16")
+_TOLERANCE = {"float32": 1e-3, "bfloat16": 5e-2, "float16": 1e-2}  # of logits, by type
 _DEFAULT_MODEL_LEN = 8192  # tokens, where neither the model nor the configuration says
-
-
-@frozen(eq=False)
-class LoadedModel:
-    """A model that is ready to be given batches.
-
-    Args:
-        model: The transformers model.
-        spec: What it asks of an attention backend.
-        device: Where it is.
-        vocab_size: Token ids are below this.
-        max_model_len: Longest request (tokens).
-        eos_token_ids: End-of-sequence tokens.
-        num_parameters: Weights, tied ones once.
-    """
-
-    model: Any
-    spec: AttentionSpec
-    device: torch.device
-    vocab_size: int
-    max_model_len: int
-    eos_token_ids: tuple[int, ...]
-    num_parameters: int
 
 
 def pick_device(name: str) -> torch.device:
@@ -78,24 +63,44 @@ def load_model(
     """
     if dtype not in _DTYPES:
         raise ModelError(f"model.dtype must be one of {', '.join(_DTYPES)}, not {dtype!r}")
-    config = _config(folder, name)
+    plain = read_plain_config(folder) if device.type == "cpu" else None
+    config = plain or _config(folder, name)
     reason = refusal(config, max_model_len)
     if reason is not None:
         raise ModelError(f"model {name} cannot be served: {reason}")
+    if plain is not None:
+        directly = load_directly(folder, name, plain, dtype, max_model_len)
+        if directly is not None:
+            return directly
     attention_bridge.register()
     model = _weights(folder, name, dtype, device)
     text = model.config.get_text_config()
+    longest = max_model_len or getattr(text, "max_position_embeddings", None) or _DEFAULT_MODEL_LEN
+    spec, calls = probe(model, name, device)
     return LoadedModel(
-        model=model,
-        spec=probe(model, name, device),
+        model=_fastest(model, spec, calls, longest),
+        spec=spec,
         device=device,
         vocab_size=text.vocab_size,
-        max_model_len=max_model_len
-        or getattr(text, "max_position_embeddings", None)
-        or _DEFAULT_MODEL_LEN,
+        max_model_len=longest,
         eos_token_ids=_eos_token_ids(model),
         num_parameters=sum(p.numel() for p in model.parameters()),
+        products=_products(model),
     )
+
+
+def _fastest(
+    model: Any, spec: AttentionSpec, calls: Sequence[AttentionCall], longest: int
+) -> LanguageModel:
+    """The model taken apart, if it then answers the same; else its own modules."""
+    reference = TransformersModel(model)
+    with torch.inference_mode():
+        decoder = build_decoder(model, calls, longest)
+    if decoder is None:
+        return reference
+    vocab_size = len(decoder.embeddings)
+    difference = relative_difference(decoder, reference, spec.sliding_windows, vocab_size)
+    return decoder if difference <= _TOLERANCE[spec.dtype] else reference
 
 
 def _config(folder: Path, name: str) -> Any:
@@ -130,6 +135,11 @@ def _weights(folder: Path, name: str, dtype: str, device: torch.device) -> Any:
             f"the first is {missing[0]}"
         )
     return model.eval().requires_grad_(False)
+
+
+def _products(model: Any) -> Counter[tuple[int, int]]:
+    modules = (module for module in model.modules() if isinstance(module, torch.nn.Linear))
+    return Counter((module.out_features, module.in_features) for module in modules)
 
 
 @contextmanager

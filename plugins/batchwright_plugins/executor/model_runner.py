@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from attrs import evolve
 
 from batchwright.exceptions import ExecutorError, ModelError
 from batchwright.messages import ModelOutput
+from batchwright.phases import BOOKKEEPING, FORWARD, INPUT_PREPARATION, SAMPLING
 
-from .attention_bridge import NAME, BackendTarget
-from .input_batch import InputBatch, RequestPart
-from .request_table import RequestTable
+from .input_batch import InputBatch
+from .request_table import Grants, RequestTable
 from .sampler import Sample, sample
 
 if TYPE_CHECKING:
     from batchwright.messages import SchedulerOutput
     from batchwright.protocols.attention import AttentionBackend
 
-    from .model_loader import LoadedModel
+    from .loaded_model import LoadedModel
 
 __all__ = ["ModelRunner"]
 
@@ -33,6 +36,7 @@ class ModelRunner:
         seed: Seed of sampling streams of requests that bring none.
         num_blocks: Blocks of the KV cache.
         block_size: Tokens a block.
+        lap: Called with the name of each phase when it ends.
 
     Raises:
         ModelError: The backend cannot work with this block size.
@@ -45,6 +49,7 @@ class ModelRunner:
         seed: int,
         num_blocks: int,
         block_size: int,
+        lap: Callable[[str], None],
     ) -> None:
         spec = evolve(loaded.spec, block_size=block_size)
         reason = attention.unsupported(spec)
@@ -53,8 +58,8 @@ class ModelRunner:
         attention.allocate(spec, num_blocks)
         self._loaded = loaded
         self._attention = attention
-        self._target = BackendTarget(attention)
         self._block_size = block_size
+        self._lap = lap
         self._table = RequestTable(loaded.vocab_size, loaded.eos_token_ids, seed, block_size)
 
     def restart(self) -> None:
@@ -65,66 +70,92 @@ class ModelRunner:
         """Compute one plan; see ``Executor.execute``."""
         if plan.swap_outs or plan.swap_ins:
             raise ExecutorError("the torch executor cannot swap blocks to the host")
-        errors = self._table.apply(plan)
+        grants, errors = self._table.apply(plan)
         self._attention.copy_blocks(plan.block_copies)
-        granted = {r: n for r, n in plan.num_scheduled_tokens.items() if r not in errors}
         output = ModelOutput(list(errors), [[] for _ in errors], errors=errors)
-        if granted:
-            batch = InputBatch.build(
-                self._table,
-                granted,
-                plan.scheduled_draft_token_ids,
-                self._block_size,
-                self._loaded.device,
-            )
-            self._commit(batch, self._compute(batch), output)
+        if grants.req_ids:
+            self._compute(grants, plan, output)
         return output
 
     @torch.inference_mode()
-    def _compute(self, batch: InputBatch) -> Sample:
+    def _compute(self, grants: Grants, plan: SchedulerOutput, output: ModelOutput) -> None:
+        batch = InputBatch.build(self._table, grants, self._block_size, self._loaded.device)
         self._attention.begin_step(batch.attention)
-        arguments = {
-            "input_ids": batch.token_ids,
-            "position_ids": batch.positions,
-            "use_cache": False,
-            NAME: self._target,
-        }
-        if not batch.rows:
-            self._loaded.model.base_model(**arguments)
-            return Sample([])
-        logits = self._loaded.model(logits_to_keep=batch.logit_index, **arguments).logits
-        return sample(logits[0], batch.rows)
+        self._lap(INPUT_PREPARATION)
+        logits = self._loaded.model.forward(
+            batch.token_ids, batch.positions, batch.logit_index, self._attention
+        )
+        self._lap(FORWARD)
+        drawn = Sample([]) if logits is None else sample(logits, batch.sampling)
+        self._lap(SAMPLING)
+        self._commit(grants, batch.row_starts.tolist(), drawn, plan, output)
+        self._lap(BOOKKEEPING)
 
-    def _commit(self, batch: InputBatch, drawn: Sample, output: ModelOutput) -> None:
-        for part in batch.parts:
-            error = self._table.rows[part.req_id].error
-            tokens: list[int] = []
-            if error is None:
-                tokens, error = _verify(part, drawn)
+    def _commit(
+        self,
+        grants: Grants,
+        row_starts: list[int],
+        drawn: Sample,
+        plan: SchedulerOutput,
+        output: ModelOutput,
+    ) -> None:
+        """Note what was drawn, here and in the answer."""
+        drafts, errors = plan.scheduled_draft_token_ids, self._table.errors
+        tokens = _tokens(drawn.token_ids, row_starts)
+        if drafts:
+            tokens = [
+                _verified(some, drafts.get(req_id, ()))
+                for req_id, some in zip(grants.req_ids, tokens, strict=True)
+            ]
+        if errors or drawn.failed:
+            self._leave_out(grants.req_ids, row_starts, tokens, drawn.failed, output)
+        self._append(grants, tokens)
+        output.req_ids += grants.req_ids
+        output.sampled_token_ids += tokens
+        if drawn.logprobs:
+            for req_id, start, some in zip(grants.req_ids, row_starts, tokens, strict=False):
+                if some and start in drawn.logprobs:
+                    rows = range(start, start + len(some))
+                    output.logprobs[req_id] = [drawn.logprobs[row] for row in rows]
+
+    def _leave_out(
+        self,
+        req_ids: list[str],
+        row_starts: list[int],
+        tokens: list[list[int]],
+        failed: frozenset[int],
+        output: ModelOutput,
+    ) -> None:
+        """Answer an error instead of tokens where a request cannot be served."""
+        for i, req_id in enumerate(req_ids):
+            error = self._table.errors.get(req_id)
+            rows = range(row_starts[i], row_starts[i] + len(tokens[i]))
+            if error is None and not failed.isdisjoint(rows):
+                error = "the model computed logits that are not finite"
             if error is not None:
-                output.errors[part.req_id] = error
-                tokens = []
-            output.req_ids.append(part.req_id)
-            output.sampled_token_ids.append(tokens)
-            self._table.append(part.req_id, tokens)
-            if part.start in drawn.logprobs and tokens:
-                rows = range(part.start, part.start + len(tokens))
-                output.logprobs[part.req_id] = [drawn.logprobs[row] for row in rows]
+                output.errors[req_id] = error
+                tokens[i] = []
+
+    def _append(self, grants: Grants, tokens: list[list[int]]) -> None:
+        """Add new tokens to the table: first the first of each request, then the rest."""
+        counts = np.array([len(some) for some in tokens])
+        for rank in range(counts.max(initial=0)):
+            more = (counts > rank).nonzero()[0]
+            self._table.append(grants.rows[more], [tokens[i][rank] for i in more])
 
 
-def _verify(part: RequestPart, drawn: Sample) -> tuple[list[int], str | None]:
+def _tokens(token_ids: list[int], row_starts: list[int]) -> list[list[int]]:
+    """Each request's rows of what was drawn."""
+    return [token_ids[start:stop] for start, stop in pairwise(row_starts)]
+
+
+def _verified(tokens: list[int], drafts: Sequence[int]) -> list[int]:
     """Tokens up to the first one that its draft did not foresee, that one included.
 
     Every row was drawn from the model's own distribution with its position's own
     random number: the answer is the same, token for token, as without drafts.
     """
-    tokens: list[int] = []
-    for row in range(part.start, part.stop):
-        token = drawn.token_ids[row]
-        if token is None:
-            return [], "the model computed logits that are not finite"
-        tokens.append(token)
-        place = row - part.start
-        if place < len(part.drafts) and part.drafts[place] != token:
-            break
-    return tokens, None
+    for place, (token, draft) in enumerate(zip(tokens, drafts, strict=False)):
+        if token != draft:
+            return tokens[: place + 1]
+    return tokens

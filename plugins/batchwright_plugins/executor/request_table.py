@@ -3,57 +3,68 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from attrs import define
-
-from batchwright.sampling_params import SamplingParams
+from attrs import frozen
 
 from .random_stream import stream_key
+from .sampling_table import SamplingTable
 
 if TYPE_CHECKING:
     from array import array
 
+    from numpy.typing import NDArray
+
     from batchwright.messages import CachedRequestData, NewRequestData, SchedulerOutput
 
-__all__ = ["RequestRow", "RequestTable"]
+__all__ = ["Grants", "RequestTable"]
 
 _FIRST_ROWS = 64
 _FIRST_TOKENS = 512
 _FIRST_BLOCKS = 64
+_COLUMNS = ("tokens", "blocks", "num_tokens", "num_blocks", "num_computed", "num_prompt_tokens")
 
 
-@define
-class RequestRow:
-    """One request's row in the table, and what does not fit into columns.
+@frozen(eq=False)
+class Grants:
+    """What is to be computed in a step, in the order of the plan.
 
     Args:
-        row: Its row.
-        params: How to sample it.
-        key: Key of its random stream.
-        num_prompt_tokens: Length of its prompt.
-        stop_ids: Tokens that end it.
-        error: Why it cannot be served, if so.
+        req_ids: Requests.
+        rows: Their rows in the table.
+        lens: Granted tokens, drafts included.
+        computed: Tokens computed before.
+        num_drafts: Draft tokens, the last ones of each grant.
     """
 
-    row: int
-    params: SamplingParams
-    key: int
-    num_prompt_tokens: int
-    stop_ids: tuple[int, ...]
-    error: str | None = None
+    req_ids: list[str]
+    rows: NDArray[np.int64]
+    lens: NDArray[np.int64]
+    computed: NDArray[np.int64]
+    num_drafts: NDArray[np.int64]
+
+    def without(self, bad: NDArray[np.bool_]) -> Grants:
+        """These without some."""
+        good = ~bad
+        names = [req_id for req_id, keep in zip(self.req_ids, good, strict=True) if keep]
+        columns = (self.rows, self.lens, self.computed, self.num_drafts)
+        return Grants(names, *(column[good] for column in columns))
 
 
 class RequestTable:
     """Rows of requests, in arrays that grow, so that a batch is built by indexing.
 
     Attributes:
+        index: By request id, its row.
         tokens: ``[num_rows, num_columns]`` int64, known tokens, then drafts.
         blocks: ``[num_rows, num_columns]`` int32, block tables, 0 behind the last.
         num_tokens: ``[num_rows]`` int64, known tokens.
         num_blocks: ``[num_rows]`` int64.
         num_computed: ``[num_rows]`` int64, tokens computed before this step.
+        num_prompt_tokens: ``[num_rows]`` int64.
+        sampling: How to sample, by the same rows.
+        errors: By request id, why it cannot be served.
 
     Args:
         vocab_size: Token ids are below this.
@@ -73,123 +84,146 @@ class RequestTable:
 
     def clear(self) -> None:
         """Forget every request."""
-        self.rows: dict[str, RequestRow] = {}
+        self.index: dict[str, int] = {}
+        self.errors: dict[str, str] = {}
         self.tokens = np.zeros((_FIRST_ROWS, _FIRST_TOKENS), np.int64)
         self.blocks = np.zeros((_FIRST_ROWS, _FIRST_BLOCKS), np.int32)
         self.num_tokens = np.zeros(_FIRST_ROWS, np.int64)
         self.num_blocks = np.zeros(_FIRST_ROWS, np.int64)
         self.num_computed = np.zeros(_FIRST_ROWS, np.int64)
+        self.num_prompt_tokens = np.zeros(_FIRST_ROWS, np.int64)
+        self.sampling = SamplingTable(_FIRST_ROWS)
         self._free = list(range(_FIRST_ROWS - 1, -1, -1))
 
-    def apply(self, plan: SchedulerOutput) -> dict[str, str]:
+    def apply(self, plan: SchedulerOutput) -> tuple[Grants, dict[str, str]]:
         """Take over what a plan changes.
 
         Returns:
-            By request id, why a request of this plan cannot be computed.
+            What is to be computed, and by request id why the others cannot be.
         """
         for req_id in plan.finished_req_ids:
             self._drop(req_id)
         for data in plan.scheduled_new_reqs:
             self._add(data)
-        errors = self._update(plan.scheduled_cached_reqs, plan)
-        for req_id, granted in plan.num_scheduled_tokens.items():
-            if req_id not in errors:
-                drafts = plan.scheduled_draft_token_ids.get(req_id, ())
-                problem = self._problem(req_id, granted, drafts)
-                if problem is not None:
-                    errors[req_id] = problem
-        return errors
+        if plan.scheduled_cached_reqs.req_ids:
+            self._update(plan.scheduled_cached_reqs, plan)
+        grants = self._grants(plan)
+        errors = self._problems(grants, plan)
+        if errors:
+            grants = grants.without(np.array([r in errors for r in grants.req_ids]))
+        return grants, errors
 
-    def append(self, req_id: str, token_ids: Sequence[int]) -> None:
-        """Add output tokens behind the known ones."""
-        row = self.rows[req_id].row
-        start = int(self.num_tokens[row])
-        self._write(row, start, token_ids)
-        self.num_tokens[row] = start + len(token_ids)
+    def append(self, rows: NDArray[np.int64], token_ids: Sequence[int]) -> None:
+        """Add an output token to each of some rows, behind the known ones."""
+        places = self.num_tokens[rows]
+        self._reserve_tokens(int(places.max(initial=0)) + 1)
+        self.tokens[rows, places] = token_ids
+        self.num_tokens[rows] = places + 1
 
-    def _add(self, data: NewRequestData) -> None:
-        self._drop(data.req_id)
-        params = data.sampling_params
-        eos = () if params.ignore_eos else self._eos_token_ids
-        state = RequestRow(
-            row=self._take_row(),
-            params=params,
-            key=stream_key(params.seed, self._seed, data.req_id),
-            num_prompt_tokens=len(data.prompt_token_ids),
-            stop_ids=tuple(dict.fromkeys((*eos, *params.stop_token_ids))),
-            error=_unserved(data),
-        )
-        self.rows[data.req_id] = state
-        self._fill(state, data.prompt_token_ids, data.output_token_ids)
-        self.num_computed[state.row] = data.num_computed_tokens
-        self._append_blocks(state.row, data.block_ids)
+    def _grants(self, plan: SchedulerOutput) -> Grants:
+        granted, drafts = plan.num_scheduled_tokens, plan.scheduled_draft_token_ids
+        req_ids = list(granted)
+        rows = self._rows(req_ids)
+        lens = np.fromiter(granted.values(), np.int64, len(req_ids))
+        num_drafts = np.zeros(len(req_ids), np.int64)
+        if drafts:
+            num_drafts[:] = [len(drafts.get(req_id, ())) for req_id in req_ids]
+        return Grants(req_ids, rows, lens, self.num_computed[rows], num_drafts)
 
-    def _fill(self, state: RequestRow, prompt: array[int], outputs: array[int]) -> None:
-        tokens = np.concatenate([np.asarray(prompt, np.int64), np.asarray(outputs, np.int64)])
-        foreign = tokens >= self._vocab_size
-        if foreign.any():
-            # Computed all the same, with a harmless token: others may share its blocks.
-            state.error = state.error or (
-                f"token id {tokens[foreign][0]} is not below the vocabulary's size, "
-                f"{self._vocab_size}"
-            )
-            tokens[foreign] = 0
-        self._write(state.row, 0, tokens)
-        self.num_tokens[state.row] = len(tokens)
+    def _rows(self, req_ids: Sequence[str]) -> NDArray[np.int64]:
+        """Rows of requests; -1 for unknown ones."""
+        index = self.index
+        return np.array([index.get(req_id, -1) for req_id in req_ids], np.int64)
 
-    def _update(self, cached: CachedRequestData, plan: SchedulerOutput) -> dict[str, str]:
-        errors = {}
-        resumed = frozenset(cached.resumed_req_ids)
-        for req_id, blocks, computed, outputs in zip(
-            cached.req_ids,
-            cached.new_block_ids,
-            cached.num_computed_tokens,
-            cached.num_output_tokens,
-            strict=True,
-        ):
-            state = self.rows.get(req_id)
-            if state is None:
-                errors[req_id] = "the executor does not know this request"
+    def _problems(self, grants: Grants, plan: SchedulerOutput) -> dict[str, str]:
+        """Why grants cannot be computed; drafts are written behind the known tokens."""
+        known = self.num_tokens[grants.rows] + grants.num_drafts
+        stops = grants.computed + grants.lens
+        room = self.num_blocks[grants.rows] * self._block_size
+        bad = (grants.rows < 0) | (stops > known) | (stops > room)
+        bad |= (grants.num_drafts > 0) & (stops != known)
+        errors = {grants.req_ids[i]: self._problem(grants, int(i)) for i in bad.nonzero()[0]}
+        for req_id, drafts in plan.scheduled_draft_token_ids.items():
+            if req_id in errors or not drafts:
                 continue
-            row = state.row
-            self.num_computed[row] = computed
-            if req_id in resumed:
-                self._clear_blocks(row)
-            if blocks:
-                self._append_blocks(row, blocks)
-            drafts = len(plan.scheduled_draft_token_ids.get(req_id, ()))
-            reached = computed + plan.num_scheduled_tokens.get(req_id, 0) - drafts
-            # In a pipeline the grant covers tokens that the scheduler has yet to see.
-            known = max(state.num_prompt_tokens + outputs, reached)
-            if known < self.num_tokens[row]:
-                self.num_tokens[row] = known
+            if any(not 0 <= token < self._vocab_size for token in drafts):
+                errors[req_id] = (
+                    f"a draft token is not below the vocabulary's size, {self._vocab_size}"
+                )
+            else:
+                row = self.index[req_id]
+                self._write(row, int(self.num_tokens[row]), drafts)
         return errors
 
-    def _problem(self, req_id: str, granted: int, drafts: Sequence[int]) -> str | None:
-        """Why a grant cannot be computed; its drafts are written behind its tokens."""
-        state = self.rows.get(req_id)
-        if state is None:
+    def _problem(self, grants: Grants, place: int) -> str:
+        row, num_drafts = int(grants.rows[place]), int(grants.num_drafts[place])
+        if row < 0:
             return "the executor does not know this request"
-        row = state.row
         known = int(self.num_tokens[row])
-        stop = int(self.num_computed[row]) + granted
-        if stop > known + len(drafts):
+        stop = int(grants.computed[place] + grants.lens[place])
+        if stop > known + num_drafts:
             return f"the plan grants {stop} tokens, of which the executor knows {known}"
         if stop > self.num_blocks[row] * self._block_size:
             return f"its {self.num_blocks[row]} blocks do not hold {stop} tokens"
-        if drafts and stop != known + len(drafts):
-            return "the plan verifies drafts before the last known token is reached"
-        if any(not 0 <= token < self._vocab_size for token in drafts):
-            return f"a draft token is not below the vocabulary's size, {self._vocab_size}"
+        return "the plan verifies drafts before the last known token is reached"
+
+    def _add(self, data: NewRequestData) -> None:
+        self._drop(data.req_id)
+        params, row = data.sampling_params, self._take_row()
+        eos = () if params.ignore_eos else self._eos_token_ids
+        key = stream_key(params.seed, self._seed, data.req_id)
+        stop_ids = tuple(dict.fromkeys((*eos, *params.stop_token_ids)))
+        self.index[data.req_id] = row
+        self.sampling.put(row, params, key, stop_ids)
+        self.num_prompt_tokens[row] = len(data.prompt_token_ids)
+        self.num_computed[row] = data.num_computed_tokens
+        problem = self._fill(row, data.prompt_token_ids, data.output_token_ids)
+        problem = _unserved(data) or problem
+        if problem is not None:
+            self.errors[data.req_id] = problem
+        self._append_blocks(row, data.block_ids)
+
+    def _fill(self, row: int, prompt: array[int], outputs: array[int]) -> str | None:
+        """Write a request's tokens; say what is wrong with them."""
+        tokens = np.concatenate([np.asarray(prompt, np.int64), np.asarray(outputs, np.int64)])
+        foreign = tokens[tokens >= self._vocab_size]
+        # Computed all the same, with a harmless token: others may share its blocks.
+        tokens[tokens >= self._vocab_size] = 0
+        self._write(row, 0, tokens)
+        self.num_tokens[row] = len(tokens)
+        if not len(foreign):
+            return None
+        return f"token id {foreign[0]} is not below the vocabulary's size, {self._vocab_size}"
+
+    def _update(self, cached: CachedRequestData, plan: SchedulerOutput) -> None:
+        """Take over what changed of known requests; unknown ones are told later."""
+        rows = self._rows(cached.req_ids)
+        for req_id in cached.resumed_req_ids:
+            if req_id in self.index:
+                self._clear_blocks(self.index[req_id])
+        for row, blocks in zip(rows.tolist(), cached.new_block_ids, strict=True):
+            if blocks and row >= 0:
+                self._append_blocks(row, blocks)
+        drafts, granted = plan.scheduled_draft_token_ids, plan.num_scheduled_tokens
+        grants = [granted.get(req_id, 0) for req_id in cached.req_ids]
         if drafts:
-            self._write(row, stop - len(drafts), drafts)
-        return None
+            columns = zip(cached.req_ids, grants, strict=True)
+            grants = [count - len(drafts.get(req_id, ())) for req_id, count in columns]
+        computed = np.array(cached.num_computed_tokens, np.int64)
+        outputs = np.array(cached.num_output_tokens, np.int64)
+        # In a pipeline the grant covers tokens that the scheduler has yet to see.
+        known = np.maximum(self.num_prompt_tokens[rows] + outputs, computed + grants)
+        is_known = rows >= 0
+        rows, computed, known = rows[is_known], computed[is_known], known[is_known]
+        self.num_computed[rows] = computed
+        self.num_tokens[rows] = np.minimum(self.num_tokens[rows], known)
 
     def _drop(self, req_id: str) -> None:
-        state = self.rows.pop(req_id, None)
-        if state is not None:
-            self._clear_blocks(state.row)
-            self._free.append(state.row)
+        row = self.index.pop(req_id, None)
+        self.errors.pop(req_id, None)
+        if row is not None:
+            self._clear_blocks(row)
+            self._free.append(row)
 
     def _clear_blocks(self, row: int) -> None:
         self.blocks[row, : self.num_blocks[row]] = 0
@@ -203,23 +237,27 @@ class RequestTable:
         self.blocks[row, start:stop] = block_ids
         self.num_blocks[row] = stop
 
-    def _write(self, row: int, start: int, token_ids: Sequence[int] | np.ndarray) -> None:
+    def _write(self, row: int, start: int, token_ids: Sequence[int] | NDArray[np.int64]) -> None:
         stop = start + len(token_ids)
-        if stop > self.tokens.shape[1]:
-            self.tokens = _widened(self.tokens, stop)
+        self._reserve_tokens(stop)
         self.tokens[row, start:stop] = token_ids
+
+    def _reserve_tokens(self, count: int) -> None:
+        if count > self.tokens.shape[1]:
+            self.tokens = _widened(self.tokens, count)
 
     def _take_row(self) -> int:
         if not self._free:
             count = len(self.tokens)
-            for name in ("tokens", "blocks", "num_tokens", "num_blocks", "num_computed"):
+            for name in _COLUMNS:
                 old = getattr(self, name)
                 setattr(self, name, np.concatenate([old, np.zeros_like(old)]))
+            self.sampling.grow()
             self._free = list(range(2 * count - 1, count - 1, -1))
         return self._free.pop()
 
 
-def _widened(old: np.ndarray, least: int) -> np.ndarray:
+def _widened(old: NDArray[Any], least: int) -> NDArray[Any]:
     new = np.zeros((len(old), max(2 * old.shape[1], least)), old.dtype)
     new[:, : old.shape[1]] = old
     return new

@@ -23,13 +23,14 @@ if TYPE_CHECKING:
 
 __all__ = ["EOS", "KnownLengths", "Simulated"]
 
-MOST_STEPS: Final = 1024
+MOST_STEPS: Final = 128
 """Steps of a leap at most."""
 EOS: Final = 0
 """The token that ends a sequence."""
 
 _VOCAB_SIZE: Final = 2**32 - 1
 _ENDLESS: Final = 1 << 62
+_END: Final = [EOS]
 _LAST: Final = 2
 """Length minus computed tokens of a decode that samples its last token."""
 
@@ -87,10 +88,20 @@ class Simulated(Executor):
         self._num_prompt_tokens: dict[str, int] = {}
         self._length_of: dict[str, int] = {}
         """By request, known tokens at its end."""
+        self._row_of: dict[str, list[int]] = {}
+        """By request, an answer of the token that it repeats."""
         self._page_of: dict[str, array[int]] = {}
         """By request, the token that it repeats, as often as a leap has steps."""
         self._behind: dict[str, int] = {}
         """Tokens known of requests that are still being computed up to the last of them."""
+
+        self._tables: tuple[dict[str, Any], ...] = (
+            self._num_prompt_tokens,
+            self._length_of,
+            self._row_of,
+            self._page_of,
+            self._behind,
+        )
 
     @property
     def truth(self) -> KnownLengths:
@@ -118,7 +129,7 @@ class Simulated(Executor):
         """Nothing is kept in blocks."""
 
     def restart(self) -> None:
-        for table in (self._num_prompt_tokens, self._length_of, self._page_of, self._behind):
+        for table in self._tables:
             table.clear()
 
     def execute(self, plan: SchedulerOutput) -> ModelOutput:
@@ -159,7 +170,7 @@ class Simulated(Executor):
         return output
 
     def _forget(self, request_id: str) -> None:
-        for table in (self._num_prompt_tokens, self._length_of, self._page_of, self._behind):
+        for table in self._tables:
             table.pop(request_id, None)
         self.lengths.forget(request_id)
 
@@ -179,7 +190,8 @@ class Simulated(Executor):
             length, token_id = self.lengths.answer(request_id)
             self._num_prompt_tokens[request_id] = num_prompt
             self._length_of[request_id] = num_prompt + length if length else _ENDLESS
-            self._page_of[request_id] = array("I", [token_id]) * MOST_STEPS
+            self._row_of[request_id] = row = [token_id]
+            self._page_of[request_id] = array("I", row) * MOST_STEPS
             self._behind[request_id] = num_prompt + len(new.output_token_ids)
             starts[request_id] = new.num_computed_tokens
         return starts
@@ -206,13 +218,13 @@ class Simulated(Executor):
 
     def _sample(self, plan: SchedulerOutput, starts: Mapping[str, int]) -> list[list[int]]:
         """A token for each request whose last known token was computed; drafts are wrong."""
-        page_of, behind = self._page_of, self._behind
-        rows = [[page_of[request_id][0]] for request_id in starts]
+        behind = self._behind
+        rows = list(map(self._row_of.__getitem__, starts))
         lefts = list(map(sub, map(self._length_of.__getitem__, starts), starts.values()))
         if _LAST in lefts:
             for at, left in enumerate(lefts):
                 if left == _LAST:
-                    rows[at] = [EOS]
+                    rows[at] = _END
         if behind or plan.scheduled_draft_token_ids:
             grants, drafts = plan.num_scheduled_tokens, plan.scheduled_draft_token_ids
             for at, (request_id, start) in enumerate(starts.items()):
@@ -227,4 +239,4 @@ class Simulated(Executor):
             return []
         self._behind.pop(request_id, None)
         at_end = computed + 1 == self._length_of[request_id]
-        return [EOS if at_end else self._page_of[request_id][0]]
+        return _END if at_end else self._row_of[request_id]

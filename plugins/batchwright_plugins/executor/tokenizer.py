@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from batchwright.exceptions import ModelError
+from batchwright.protocols.executor import Tokenizer
+
+from . import embedded_model
 
 __all__ = ["HuggingFaceTokenizer", "load_tokenizer"]
 
@@ -18,6 +21,7 @@ class HuggingFaceTokenizer:
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
+        self._backend = getattr(tokenizer, "backend_tokenizer", None)
 
     def encode(self, text: str) -> list[int]:
         """Tokens of a text, with the model's opening token if it has one."""
@@ -41,6 +45,8 @@ class HuggingFaceTokenizer:
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of tokens, special ones left out, spaces as they are."""
+        if self._backend is not None:
+            return str(self._backend.decode(list(token_ids), skip_special_tokens=True))
         return str(
             self._tokenizer.decode(
                 list(token_ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
@@ -48,12 +54,16 @@ class HuggingFaceTokenizer:
         )
 
 
-def load_tokenizer(folder: Path) -> HuggingFaceTokenizer | None:
+def load_tokenizer(folder: Path) -> Tokenizer | None:
     """The tokenizer in a folder; None if there is none.
 
     Raises:
         ModelError: There is one, and it cannot be loaded.
     """
+    if (folder / embedded_model.STAMP).is_file():
+        from .converted_tokenizer import ConvertedTokenizer
+
+        return ConvertedTokenizer(folder)
     if not any((folder / name).is_file() for name in _FILES):
         return None
     from transformers import AutoTokenizer

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from attrs import field, frozen, validators
+from attrs import evolve, field, frozen, validators
 
 from batchwright.exceptions import ExecutorError, ModelError
 from batchwright.protocols.executor import Executor, ModelInfo, ModelSettings
 
 from . import embedded_model
+from .attention_choice import choose_attention
 from .cpu_threads import physical_cores, quiet_openmp
 
 if TYPE_CHECKING:
     from batchwright.messages import ModelOutput, SchedulerOutput
     from batchwright.protocols.attention import AttentionBackend, AttentionSpec
 
-    from .model_loader import LoadedModel
+    from .loaded_model import LoadedModel
     from .model_runner import ModelRunner
 
 __all__ = ["TorchExecutor", "TorchExecutorOptions"]
+
+_PACKAGES = ("torch", "transformers", "safetensors", "gguf")
 
 
 @frozen
@@ -69,12 +73,13 @@ class TorchExecutor(Executor):
     _runner: ModelRunner | None = None
 
     def load(self, settings: ModelSettings) -> ModelInfo:
-        started = time.monotonic()
-        _require("torch", "transformers", "safetensors", "gguf")
+        _require(*_PACKAGES)
         folder = _folder(settings.path)
         quiet_openmp()
+        started = time.monotonic()
         import torch
 
+        imported = time.monotonic()
         from .model_loader import load_model, pick_device
         from .tokenizer import load_tokenizer
 
@@ -84,7 +89,9 @@ class TorchExecutor(Executor):
         self._loaded = load_model(
             folder, settings.path, settings.dtype, settings.max_model_len, device
         )
-        self._attention = _choose(settings, self._loaded.spec)
+        spec = evolve(self._loaded.spec, block_size=settings.block_size)
+        choice = choose_attention(settings.attention, spec, settings.path)
+        self._attention = choice.backend
         self._settings = settings
         return ModelInfo(
             name=settings.path,
@@ -94,8 +101,33 @@ class TorchExecutor(Executor):
             kv_bytes_per_token=_kv_bytes(self._loaded.spec),
             sliding_window=_window(self._loaded.spec),
             tokenizer=load_tokenizer(folder),
-            attention=self._attention.name,
-            notes=_notes(self._loaded, threads, time.monotonic() - started),
+            attention=choice.backend.name,
+            attention_others=choice.others,
+            notes=_notes(self._loaded, threads, imported - started, imported),
+            path=folder,
+        )
+
+    def inspect(self, settings: ModelSettings) -> ModelInfo | None:
+        folder = _present(settings.path)
+        if folder is None or _missing(*_PACKAGES):
+            return None
+        from .model_loader import pick_device
+        from .model_shape import shape_of
+
+        device = pick_device(self.options.device)
+        spec = shape_of(folder, settings.path, settings.dtype, device)
+        if spec is None:
+            return None
+        spec = evolve(spec, block_size=settings.block_size)
+        choice = choose_attention(settings.attention, spec, settings.path)
+        return ModelInfo(
+            name=settings.path,
+            max_model_len=settings.max_model_len or 0,
+            vocab_size=0,
+            kv_bytes_per_token=_kv_bytes(spec),
+            sliding_window=_window(spec),
+            attention=choice.backend.name,
+            attention_others=choice.others,
             path=folder,
         )
 
@@ -105,13 +137,29 @@ class TorchExecutor(Executor):
         if self._loaded is None:
             raise ExecutorError("the torch executor was asked for a KV cache before a model")
         self._runner = ModelRunner(
-            self._loaded, self._attention, self._settings.seed, num_blocks, block_size
+            self._loaded,
+            self._attention,
+            self._settings.seed,
+            num_blocks,
+            block_size,
+            lambda phase: self.phases.lap(phase),
         )
 
     def execute(self, plan: SchedulerOutput) -> ModelOutput:
         if self._runner is None:
             raise ExecutorError("the torch executor was given a plan before a KV cache")
         return self._runner.execute(plan)
+
+    def measure_limits(self, num_rows: int) -> Mapping[str, float]:
+        from .machine_limits import memory_bandwidth, products_seconds
+
+        if self._loaded is None:
+            return {}
+        dtype, device = self._loaded.spec.dtype, self._loaded.device
+        return {
+            "products_seconds": products_seconds(self._loaded.products, num_rows, dtype, device),
+            "memory_bytes_per_second": memory_bandwidth(device),
+        }
 
     def restart(self) -> None:
         if self._runner is not None:
@@ -128,11 +176,23 @@ def _require(*packages: str) -> None:
     Raises:
         ModelError: A package is missing.
     """
-    missing = [package for package in packages if find_spec(package) is None]
+    missing = _missing(*packages)
     if missing:
         raise ModelError(
             f"the torch executor needs {', '.join(missing)}: pip install 'batchwright[engine]'"
         )
+
+
+def _missing(*packages: str) -> list[str]:
+    return [package for package in packages if find_spec(package) is None]
+
+
+def _present(path: str) -> Path | None:
+    """Where a model lies that needs no preparation; None if there is none."""
+    is_embedded = path in embedded_model.NAMES
+    folder = embedded_model.cache_folder() / "models" / path if is_embedded else Path(path)
+    folder = folder.expanduser()
+    return folder.resolve() if (folder / "config.json").is_file() else None
 
 
 def _folder(path: str) -> Path:
@@ -152,24 +212,6 @@ def _folder(path: str) -> Path:
     return folder.resolve()
 
 
-def _choose(settings: ModelSettings, spec: AttentionSpec) -> AttentionBackend:
-    """The first backend that can serve the model.
-
-    Raises:
-        ModelError: None can; says why of each.
-    """
-    reasons = []
-    for backend in settings.attention:
-        reason = backend.unsupported(spec)
-        if reason is None:
-            return backend
-        reasons.append(f"{backend.name}: {reason}")
-    raise ModelError(
-        f"no attention backend can serve model {settings.path}: "
-        + ("; ".join(reasons) if reasons else "none was given")
-    )
-
-
 def _kv_bytes(spec: AttentionSpec) -> int:
     width = 4 if spec.dtype == "float32" else 2
     return 2 * spec.num_layers * spec.num_kv_heads * spec.head_size * width
@@ -180,12 +222,12 @@ def _window(spec: AttentionSpec) -> int | None:
     return max(windows) if len(windows) == spec.num_layers else None
 
 
-def _notes(loaded: LoadedModel, threads: int, seconds: float) -> tuple[str, ...]:
+def _notes(loaded: LoadedModel, threads: int, importing: float, imported: float) -> tuple[str, ...]:
     spec = loaded.spec
     place = f"cpu, {threads} threads" if spec.device == "cpu" else spec.device
     return (
         f"{loaded.num_parameters / 1e6:.0f}M parameters in {spec.dtype} on {place}",
         f"{spec.num_layers} layers, {spec.num_query_heads} query heads, "
         f"{spec.num_kv_heads} key heads of {spec.head_size}",
-        f"loaded in {seconds:.1f} s",
+        f"loaded in {time.monotonic() - imported:.1f} s (torch itself in {importing:.1f} s)",
     )

@@ -135,6 +135,10 @@ class PagedKV(KVManager):
     def block_ids(self, request: RequestView) -> list[int]:
         return self._table(request).block_ids.copy()
 
+    def num_own_blocks(self, request: RequestView) -> int:
+        references = self._references
+        return sum(references[block_id] == 1 for block_id in self._table(request).block_ids)
+
     def detach(self, request: RequestView) -> list[int]:
         table = self._table(request)
         block_ids, table.block_ids = table.block_ids, []

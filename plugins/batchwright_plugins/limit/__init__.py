@@ -2,9 +2,10 @@
 
 from batchwright.hookspecs import hookimpl
 from batchwright.protocols import Limit
+from batchwright_plugins.limit.block_align import BlockAlign
 from batchwright_plugins.limit.long_prefill import LongPrefill
 
 
 @hookimpl
 def batchwright_register_limit() -> list[type[Limit]]:
-    return [LongPrefill]
+    return [BlockAlign, LongPrefill]

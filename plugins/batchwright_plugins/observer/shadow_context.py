@@ -63,6 +63,9 @@ class ShadowContext(Context):
     def alarm(self, time: float, payload: Any = None) -> None:
         heapq.heappush(self._alarms, (time, next(self._order), payload))
 
+    def end(self, request: RequestView, reason: str) -> None:
+        """Nobody ends by it."""
+
     def release(self, key: str) -> None:
         """Nobody hears it."""
 

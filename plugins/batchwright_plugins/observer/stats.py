@@ -24,7 +24,8 @@ class Stats(Observer):
 
     A step costs it what was visited in it, nothing a carried decode. Latencies are those
     of requests that ended by themselves (``stop``, ``length``): aborted and failed ones
-    are counted, not timed; beyond 100,000 of them percentiles are 0.05 % off. A preempted request has one TTFT, that of its first token.
+    are counted, not timed. Beyond 100,000 of them percentiles are 0.05 % off. A preempted
+    request has one TTFT, that of its first token.
 
     Keys of ``summary()``, in order (None where there is nothing to measure):
 

@@ -2,10 +2,14 @@
 
 from batchwright.hookspecs import hookimpl
 from batchwright.protocols import Victim
+from batchwright_plugins.victim.cost_aware import CostAware
+from batchwright_plugins.victim.least_computed import LeastComputed
 from batchwright_plugins.victim.lifo import Lifo
 from batchwright_plugins.victim.lowest_priority import LowestPriority
+from batchwright_plugins.victim.most_blocks import MostBlocks
+from batchwright_plugins.victim.random_victim import RandomVictim
 
 
 @hookimpl
 def batchwright_register_victim() -> list[type[Victim]]:
-    return [Lifo, LowestPriority]
+    return [CostAware, LeastComputed, Lifo, LowestPriority, MostBlocks, RandomVictim]

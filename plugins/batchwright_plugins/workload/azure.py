@@ -41,11 +41,10 @@ class Azure(TraceTable):
             if time < last:
                 raise self.file.broken(number, "a time not before that of the line above", stamp)
             last = time
-            rows.add(
-                time,
-                self.file.count(number, "ContextTokens", counts[0]),
-                self.file.count(number, "GeneratedTokens", counts[1]),
-            )
+            num_prompt, num_output = counts
+            rows.times.append(time)
+            rows.num_prompt_tokens.append(self.file.count(number, "ContextTokens", num_prompt))
+            rows.num_output_tokens.append(self.file.count(number, "GeneratedTokens", num_output))
         return rows
 
     def _moment(self, number: int, stamp: str) -> datetime:

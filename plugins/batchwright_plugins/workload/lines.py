@@ -63,6 +63,8 @@ class TraceFile:
         Raises:
             ConfigError: It is none.
         """
+        if type(value) is str and value.isdecimal() and int(value) >= least:
+            return int(value)  # what nearly all of them are
         try:
             count = int(value) if not isinstance(value, float) or value.is_integer() else -1
         except (TypeError, ValueError):

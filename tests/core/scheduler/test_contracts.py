@@ -20,11 +20,13 @@ from batchwright.protocols import (
     ExecutorHalf,
     Feature,
     Gate,
+    KVManager,
     Observer,
     Part,
     Predictor,
     SchedulingPolicy,
 )
+from batchwright.protocols.component import overrides
 from batchwright.testing import make_plugin
 from batchwright.verdicts import ADMIT, Park, Pause, Release
 
@@ -435,6 +437,89 @@ def run_out(scheduler: Any) -> list[Any]:
         output = ModelOutput(ids, [rows.get(i, []) for i in ids])
         scheduler.update_from_output(plan, output)
     return plans
+
+
+class TestIdleMethods:
+    def test_a_method_that_options_switch_off_is_never_called(self, policy_bench: Any) -> None:
+        """As if it were not overridden; the class can still do it, as hosts are told."""
+
+        class Polite(Urgent):
+            name = "polite"
+
+            def __init__(self, options: Any, ctx: Any) -> None:
+                super().__init__(options, ctx)
+                self.idle_methods = ("displaces", "on_finish")
+
+            def on_finish(self, request: Any) -> None:
+                raise AssertionError("never called")
+
+        b = policy_bench(Polite, max_num_seqs=1)
+        b.add("low", 4, 3, priority=5)
+        b.step()
+        b.add("high", 4, 1, priority=0)
+        assert b.steps(2) == [{"low": 1}] * 2
+        b.drain()
+        assert b.scheduler.fault_counts == {}
+        assert overrides(Polite, "displaces")
+        assert not overrides(b.scheduler.components.policy, "displaces")
+
+
+class TestEndingByComponent:
+    def test_a_request_ends_once_the_step_is_done(self, policy_bench: Any) -> None:
+        """Ended in the middle of a step: whether it waits, runs, or has ended already."""
+
+        class Judge(SchedulingPolicy):
+            name = "judge"
+
+            def on_alarm(self, payload: Any) -> None:
+                for request in payload:
+                    self.ctx.end(request, "policy 'judge': because")
+
+        b = policy_bench(Judge, max_num_seqs=1)
+        requests = [b.add(name, 4, length) for name, length in (("A", 1), ("B", 9), ("C", 9))]
+        b.scheduler.components.policy.ctx.alarm(2.0, [request.view for request in requests])
+        assert b.run(2) == [{"A": 4}, {"B": 4}]
+        assert b.run(2) == [{"B": 1}, {}]
+        assert {name: finish.reason for name, finish in b.finished.items()} == {
+            "A": "length",
+            "B": "error",
+            "C": "error",
+        }
+        assert b.finished["C"].detail == "policy 'judge': because"
+
+
+class TestOwnBlocks:
+    def test_shared_blocks_are_nobodys_own(self, make_bench: Any) -> None:
+        b = make_bench(block_size=4)
+        shared = b.tokens(8)
+        b.add("A", [*shared, 1], 9)
+        b.step()
+        view = b.scheduler.view
+        (first,) = view.running
+        assert view.num_own_blocks(first) == 3
+        b.add("B", [*shared, 2, 3, 4, 5], 9)
+        b.step()
+        assert [view.num_own_blocks(request) for request in view.running] == [1, 1]
+
+    def test_a_manager_that_shares_nothing_need_not_say(self, make_bench: Any) -> None:
+        b = make_bench(block_size=4)
+        request = b.add("A", 9, 9)
+        b.step()
+        assert KVManager.num_own_blocks(b.kv, request.view) == 3
+
+
+class TestFirstTokenTime:
+    @pytest.mark.parametrize("budget", [3, 4, 8])
+    def test_it_is_known_whatever_is_left_for_the_last_chunk(
+        self, make_bench: Any, budget: int
+    ) -> None:
+        """Nine tokens in chunks; the last chunk may be one token, as a decode is."""
+        b = make_bench(budget=budget)
+        request = b.add("A", 9, 3)
+        num_chunks = -(-9 // budget)
+        b.run(num_chunks + 2)
+        assert request.first_token_time == num_chunks - 1
+        assert request.finish_time == num_chunks + 1
 
 
 class TestHosts:

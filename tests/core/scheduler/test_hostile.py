@@ -162,6 +162,9 @@ class SaneFeature(Feature):
 class SaneControl(Control):
     name = "mine"
 
+    def on_add(self, request: Any) -> None:
+        self.ctx.mark(request, at_computed=request.num_prompt_tokens + 2)
+
 
 class SaneObserver(Observer):
     name = "mine"
@@ -251,6 +254,7 @@ CASES: dict[str, dict[str, Case]] = {
     "control": {
         **ABOUT,
         "caps": Case("step", [*without(None), Caps(num_tokens=-1), Caps(num_admissions=NAN)]),
+        "on_mark": Case("step"),
     },
     "limit": {**ABOUT, "grant": Case("request", [*without(), True])},
     "resource": {
@@ -296,6 +300,7 @@ CASES: dict[str, dict[str, Case]] = {
         # Called by whoever asks, or by checks: the failure is the caller's.
         "hit_length": Case("logged"),
         "free": Case("logged"),
+        "num_own_blocks": Case("logged"),
         "audit": Case("logged"),
         "leap": Case("logged"),  # called in simulations alone: see tests/simulation
         "num_usable_blocks": Case("logged"),

@@ -128,7 +128,43 @@ def test_check_refuses_with_2(toml, override, expected):
 
 
 def test_check_accepts_the_name_of_an_embedded_model(toml):
-    assert config("check", str(toml), "-o", "model.path=some-model").exit_code == 0
+    result = config("check", str(toml), "-o", "model.path=some-model")
+
+    assert result.exit_code == 0
+    assert result.output.splitlines()[1:] == ["attention: not known before the model is loaded"]
+
+
+@pytest.fixture
+def model(tmp_path):
+    from transformers import LlamaConfig
+
+    sizes = {"hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2}
+    folder = tmp_path / "model"
+    LlamaConfig(vocab_size=97, num_hidden_layers=2, **sizes).save_pretrained(folder)
+    return folder
+
+
+def test_check_says_which_attention_is_chosen_and_why_no_other_is(toml, model, monkeypatch):
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    on_cpu = ["-o", f"model.path={model}", "-o", "executor.torch.device=cpu"]
+
+    result = config("check", str(toml), *on_cpu)
+
+    assert result.exit_code == 0, result.stderr
+    others = "not xformers, triton, torch-varlen: it computes on cuda, not on cpu"
+    assert result.output.splitlines()[1:] == [f"attention torch ({others})"]
+
+
+def test_check_refuses_an_attention_backend_that_cannot_serve(toml, model, monkeypatch):
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    on_cpu = ["-o", f"model.path={model}", "-o", "executor.torch.device=cpu"]
+
+    result = config("check", str(toml), *on_cpu, "-o", "attention.backend=triton")
+
+    assert result.exit_code == 1
+    assert "the attention backend triton: it computes on cuda, not on cpu" in result.stderr
+    assert 'attention.backend = "auto"' in result.stderr
+    assert "valid" not in result.output
 
 
 # reference

@@ -192,7 +192,8 @@ def test_overload_ends_with_a_statement(folder: Path) -> None:
 
 def test_closed_loop_cannot_be_overloaded(folder: Path) -> None:
     arguments = ("-o", "workload.agents.num_requests=30", "-o", "workload.agents.num_clients=3",
-                 "-o", "workload.agents.prompt.most=40", "-o", "workload.agents.tool_output.most=20",
+                 "-o", "workload.agents.prompt.most=40",
+                 "-o", "workload.agents.tool_output.most=20",
                  "-o", "workload.agents.output.most=10", "-o", "kv.num_blocks=400")  # fmt: skip
     result = simulate(folder, *arguments, workload="agents")
     assert result.exit_code == 0
@@ -253,7 +254,8 @@ def test_caps_are_chosen_apart_from_lengths(folder: Path, choice: str, caps: set
 
 def test_drawn_caps_hold_the_answer(folder: Path) -> None:
     arguments = ("-o", "simulation.max_tokens=drawn", "-o", "workload.poisson.num_requests=50",
-                 "-o", "workload.poisson.output.mean=300", "-o", "workload.poisson.output.most=1024",
+                 "-o", "workload.poisson.output.mean=300",
+                 "-o", "workload.poisson.output.most=1024",
                  "-o", "model.max_model_len=30000",
                  "-o", "kv.num_blocks=4000")  # fmt: skip
     simulate(folder, *arguments, workload="poisson")

@@ -5,14 +5,18 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from attrs import frozen
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchwright.sampling_params import SamplingParams
-from batchwright_plugins.executor.random_stream import stream_key, uniform
-from batchwright_plugins.executor.sampler import SamplingRow, sample
+from batchwright_plugins.executor.random_stream import stream_key, uniforms
+from batchwright_plugins.executor.sampler import Sample
+from batchwright_plugins.executor.sampler import sample as sample_rows
+from batchwright_plugins.executor.sampling_table import SamplingRows, SamplingTable
 from batchwright_plugins.executor.token_distribution import draw
 
 
@@ -21,8 +25,37 @@ def logits_of(seed: int, rows: int, vocab: int, dtype: torch.dtype) -> torch.Ten
     return (torch.randn(rows, vocab, generator=random) * 3).to(dtype)
 
 
-def row(position: int = 0, key: int = 5, **params: Any) -> SamplingRow:
-    return SamplingRow(SamplingParams(**params), key, position)
+@frozen
+class Row:
+    """A row of logits as a test describes it."""
+
+    params: SamplingParams
+    key: int = 5
+    position: int = 0
+    stop_ids: tuple[int, ...] = ()
+    prompt: tuple[int, ...] = ()
+    outputs: tuple[int, ...] = ()
+
+
+def row(position: int = 0, key: int = 5, **params: Any) -> Row:
+    return Row(SamplingParams(**params), key, position)
+
+
+def sample(logits: torch.Tensor, rows: list[Row]) -> Sample:
+    """Sample from a table made for these rows."""
+    table = SamplingTable(len(rows))
+    tokens = np.zeros((len(rows), 32), np.int64)
+    for i, one in enumerate(rows):
+        table.put(i, one.params, one.key, one.stop_ids)
+        known = (*one.prompt, *one.outputs)
+        tokens[i, : len(known)] = known
+    positions = np.array([one.position for one in rows])
+    lens = np.array([len(one.prompt) for one in rows])
+    return sample_rows(logits, SamplingRows(table, np.arange(len(rows)), positions, tokens, lens))
+
+
+def uniform(key: int, position: int) -> float:
+    return float(uniforms(np.array([key], np.uint64), np.array([position]))[0])
 
 
 def support(logits: torch.Tensor, params: dict[str, float]) -> list[int]:
@@ -142,15 +175,17 @@ def test_ban_ends_before_min_tokens() -> None:
     logits[:, 4] = 5
     logits[:, 7] = 4
     params = SamplingParams(min_tokens=2, max_tokens=5)
-    rows = [SamplingRow(params, 1, position, (4, 99)) for position in range(3)]
+    rows = [Row(params, 1, position, (4, 99)) for position in range(3)]
     assert sample(logits, rows).token_ids == [7, 7, 4]
 
 
 def test_banning_every_token_is_no_choice() -> None:
     """A vocabulary of stop tokens cannot be sampled before min_tokens."""
     params = SamplingParams(min_tokens=2, max_tokens=5)
-    rows = [SamplingRow(params, 1, 0, (0, 1)), row()]
-    assert sample(torch.zeros(2, 2), rows).token_ids == [None, 0]
+    rows = [Row(params, 1, 0, (0, 1)), row()]
+    answer = sample(torch.zeros(2, 2), rows)
+    assert answer.failed == {0}
+    assert answer.token_ids[1] == 0
 
 
 @pytest.mark.parametrize("poison", [math.nan, math.inf])
@@ -162,7 +197,8 @@ def test_sample_leaves_out_rows_that_are_not_finite(poison: float, params: dict[
     expected = sample(logits.clone(), rows).token_ids
     logits[1, 33] = poison
     answer = sample(logits, rows)
-    assert answer.token_ids == [expected[0], None, expected[2]]
+    assert answer.failed == {1}
+    assert answer.token_ids[::2] == expected[::2]
 
 
 def test_a_model_may_rule_tokens_out() -> None:
@@ -178,7 +214,7 @@ def test_logprobs_equal_log_softmax_before_bans_and_temperature() -> None:
     expected = logits.log_softmax(-1)
     params = SamplingParams(temperature=5.0, logprobs=4, min_tokens=3, max_tokens=9)
     best = tuple(logits[0].topk(2).indices.tolist())
-    rows = [SamplingRow(params, 1, 0, best), row(logprobs=0), row()]
+    rows = [Row(params, 1, 0, best), row(logprobs=0), row()]
     answer = sample(logits.clone(), rows)
     assert answer.logprobs.keys() == {0, 1}
     for i, entry in answer.logprobs.items():
@@ -205,3 +241,81 @@ def test_stream_key_uses_the_seed_or_the_id() -> None:
     assert stream_key(3, 1, "a") == stream_key(3, 2, "b")
     assert len({stream_key(None, s, r) for s in (1, 2) for r in "ab"}) == 4
     assert stream_key(-1, 0, "") != stream_key(2**80, 0, "")
+
+
+def penalised(logits: torch.Tensor, one: Row) -> list[float]:
+    """What penalties make of a row, one token at a time."""
+    values = logits.tolist()
+    for token in range(len(values)):
+        if token in (*one.prompt, *one.outputs):
+            rate = one.params.repetition_penalty
+            values[token] = values[token] / rate if values[token] > 0 else values[token] * rate
+        count = one.outputs.count(token)
+        values[token] -= count * one.params.frequency_penalty
+        values[token] -= (count > 0) * one.params.presence_penalty
+    return values
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    presence=st.sampled_from([0.0, 0.7, -1.5]),
+    frequency=st.sampled_from([0.0, 0.4, -2.0]),
+    repetition=st.sampled_from([1.0, 1.8, 0.5]),
+    prompt=st.lists(st.integers(0, 11), max_size=8).map(tuple),
+    outputs=st.lists(st.integers(0, 11), max_size=8).map(tuple),
+)
+def test_penalties_equal_a_naive_reference(
+    seed: int,
+    presence: float,
+    frequency: float,
+    repetition: float,
+    prompt: tuple[int, ...],
+    outputs: tuple[int, ...],
+) -> None:
+    """Greedy among what they leave; a row without penalties beside it is untouched."""
+    logits = logits_of(seed, 2, 12, torch.float32)
+    params = SamplingParams(
+        presence_penalty=presence, frequency_penalty=frequency, repetition_penalty=repetition
+    )
+    one = Row(params, 1, len(outputs), (), prompt, outputs)
+    plain = Row(SamplingParams(), 1, len(outputs), (), prompt, outputs)
+    values = penalised(logits[0], one)
+    answer = sample(logits.clone(), [one, plain])
+    assert values[answer.token_ids[0]] == pytest.approx(max(values), abs=1e-5)
+    assert answer.token_ids[1] == logits[1].argmax().item()
+
+
+def test_penalties_come_before_temperature_and_after_logprobs() -> None:
+    """A forbidding penalty steers a draw, and the model's own log-probability is told."""
+    logits = torch.tensor([[5.0, 4.9, -9.0]])
+    params = SamplingParams(temperature=0.01, presence_penalty=2.0, logprobs=1)
+    one = Row(params, 1, 1, (), (), (0,))
+    answer = sample(logits.clone(), [one])
+    assert answer.token_ids == [1]
+    expected = logits.log_softmax(-1)[0]
+    assert answer.logprobs[0].logprob == pytest.approx(expected[1].item())
+    assert answer.logprobs[0].top[0][0] == 0
+
+
+@pytest.mark.parametrize("vocab", [64, 6400, 6401])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_greedy_by_sections_equals_argmax(vocab: int, dtype: torch.dtype) -> None:
+    """Whole sections or not; of equal logits the lowest token."""
+    logits = logits_of(7, 50, vocab, dtype)
+    expected = [row_.tolist().index(row_.max().item()) for row_ in logits]
+    assert sample(logits, [row() for _ in range(50)]).token_ids == expected
+
+
+def test_table_keeps_rows_when_it_grows() -> None:
+    """Columns double; what was there stays, and the new rows are free."""
+    table = SamplingTable(2)
+    table.put(1, SamplingParams(temperature=0.5, logprobs=3), 9, (4,))
+    table.grow()
+    table.put(3, SamplingParams(), 11, (5, 6))
+    rows = table.take(np.array([1, 3]), np.array([0, 0]))
+    assert rows.column("temperature").tolist() == [0.5, 0.0]
+    assert rows.logprobs_wanted() == {0: 3}
+    assert (table.stop_ids(1), table.stop_ids(3)) == ((4,), (5, 6))
+    assert not rows.are_greedy
+    assert rows.some(np.array([1])).are_greedy

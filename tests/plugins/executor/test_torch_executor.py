@@ -20,6 +20,12 @@ MODELS: list[tuple[str, dict[str, Any]]] = [
     ("phi3", {"sliding_window": 9}),
     ("granite", {"logits_scaling": 3.0}),
     ("gpt_oss", {"sliding_window": 9, "num_local_experts": 4, "num_experts_per_tok": 2}),
+    ("olmo2", {}),
+    ("smollm3", {"no_rope_layers": [1, 0, 1]}),
+    ("qwen3_moe", {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}),
+    ("gpt2", {}),
+    ("gpt_neox", {"rotary_pct": 0.5}),
+    ("opt", {"ffn_dim": 64, "word_embed_proj_dim": 48}),
 ]
 
 
@@ -49,9 +55,10 @@ def reference(folder: Path, prompt: list[int], count: int) -> list[int]:
 def test_execute_equals_generate(
     kind: str, changes: dict[str, Any], tiny_model: Callable[..., Path], make_driver: Any
 ) -> None:
-    """Chunked prefill, staggered arrivals, preemption, other blocks: the same tokens."""
+    """Chunks, staggered arrivals, preemption, prefix hits, other blocks: the same tokens."""
     folder = tiny_model(kind, **changes)
     texts = prompts(5)
+    texts[3:] = [texts[0][:9] + text for text in texts[3:]]
     expected = [reference(folder, text, 12) for text in texts]
     driver = make_driver(folder)
     assert driver.info.tokenizer is None
@@ -60,10 +67,14 @@ def test_execute_equals_generate(
     waiting = list(names)
     running: list[str] = []
     done: dict[str, list[int]] = {}
+    num_hits = 0
     while waiting or running:
         if waiting and rng.random() < 0.5:
             name = waiting.pop(0)
-            driver.add(name, texts[names.index(name)])
+            other = driver.live.get("r0")
+            hit = other is not None and other.computed >= 9 and name in ("r3", "r4")
+            driver.add(name, texts[names.index(name)], share="r0" if hit else None)
+            num_hits += driver.live[name].computed > 0
             running.append(name)
         if running and rng.random() < 0.2:
             driver.preempt(rng.choice(running))
@@ -74,6 +85,7 @@ def test_execute_equals_generate(
                 running.remove(name)
                 done[name] = driver.finish(name).outputs
     assert expected == [done[name] for name in names]
+    assert num_hits > 0
 
 
 def test_execute_shares_prefix_blocks(tiny_model: Callable[..., Path], make_driver: Any) -> None:
@@ -307,7 +319,7 @@ def test_logits_that_are_not_finite_end_one_request_alone(
     folder = tiny_model("llama")
     driver = make_driver(folder)
     model = driver.executor._loaded.model
-    model.get_input_embeddings().weight.data[50] = float("nan")
+    model.embeddings[50] = float("nan")
     driver.add("good", [4, 5, 6])
     driver.add("bad", [4, 50, 6])
     output = driver.step({"good": 3, "bad": 3})
@@ -335,3 +347,43 @@ def test_table_grows_with_requests_tokens_and_blocks(
     answers = driver.run(counts, chunk=400)
     assert reference(folder, long, 2) == answers["long"]
     assert reference(folder, prompts(70, longest=6)[69], 2) == answers["r69"]
+
+
+def test_penalties_count_what_a_request_has(
+    tiny_model: Callable[..., Path], make_driver: Any
+) -> None:
+    """Beside plain requests, with drafts, through preemption: the same tokens."""
+    folder = tiny_model("llama")
+    penalties = {"frequency_penalty": 2.0, "repetition_penalty": 1.5}
+    driver = make_driver(folder)
+    driver.add("alone", [4, 5, 6], **penalties)
+    expected = driver.run({"alone": 12})["alone"]
+    assert expected != reference(folder, [4, 5, 6], 12)
+    driver.add("plain", [7, 8])
+    driver.add("beside", [4, 5, 6], **penalties)
+    driver.step({"plain": 2, "beside": 3})
+    driver.step({"beside": 4}, {"beside": [*expected[1:3], 3]})
+    driver.preempt("beside")
+    answers = driver.run({"plain": 4, "beside": 12}, chunk=5)
+    assert expected == answers["beside"]
+    assert reference(folder, [7, 8], 4) == answers["plain"]
+
+
+def test_phases_are_named(tiny_model: Callable[..., Path], make_driver: Any) -> None:
+    """What a step takes is told by phase."""
+    driver = make_driver(tiny_model("llama"))
+    driver.add("a", [4, 5, 6])
+    driver.run({"a": 2})
+    seconds = driver.executor.phases.seconds
+    assert all(seconds[p] > 0 for p in ("input preparation", "forward", "sampling", "bookkeeping"))
+    assert seconds["scheduling"] == 0
+
+
+def test_limits_are_measured(tiny_model: Callable[..., Path], make_driver: Any) -> None:
+    """The model's products alone, and how fast memory is copied."""
+    executor = make_driver(tiny_model("llama")).executor
+    limits = executor.measure_limits(8)
+    assert limits.keys() == {"products_seconds", "memory_bytes_per_second"}
+    assert all(value > 0 for value in limits.values())
+    executor.close()
+    assert executor.measure_limits(8) == {}

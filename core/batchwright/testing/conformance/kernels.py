@@ -35,10 +35,16 @@ class AttentionConformance(Conformance):
 
     Attributes:
         device: Where it computes: ``cpu`` or ``cuda``.
+        head_size: Elements a head, where a case says nothing else.
+        block_size: Tokens a block, where a case says nothing else.
+        dtype: What is computed in, where a case says nothing else.
     """
 
     kind: ClassVar[str] = "attention"
     device: ClassVar[str] = "cpu"
+    head_size: ClassVar[int] = 8
+    block_size: ClassVar[int] = 4
+    dtype: ClassVar[str] = "float32"
 
     @pytest.mark.parametrize("name", CASES)
     def test_outputs_equal_dense_attention(self, name: str) -> None:
@@ -58,14 +64,21 @@ class AttentionConformance(Conformance):
         """In every layer, keys and values."""
         from batchwright.testing.attention import check_copies
 
-        case = self._case(requests=[(4, 1), (4, 1)], windows=(None, None))
+        decode = (self.block_size, 1)
+        case = self._case(requests=[decode, decode], windows=(None, None))
         check_copies(case, self._allocated(case, 6))
 
     def _case(self, **fields: Any) -> Case:
         from batchwright.testing.attention import Case, Shape
 
         requests = [Shape(*shape) for shape in fields.pop("requests")]
-        return Case(requests=requests, device=self.device, **fields)
+        usual = {
+            "head_size": self.head_size,
+            "block_size": self.block_size,
+            "dtype": self.dtype,
+            "device": self.device,
+        }
+        return Case(requests=requests, **{**usual, **fields})
 
     def _allocated(self, case: Case, num_blocks: int) -> AttentionBackend:
         """A backend whose cache holds NaN in every block that requests may hold."""

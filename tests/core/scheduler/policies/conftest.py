@@ -16,7 +16,6 @@ def _sections(module: str, options: dict[str, Any]) -> dict[str, Any]:
     name = module.replace("_", "-")
     selected: dict[str, dict[str, Any]] = {
         "adapter_slots": {"resource": [{"use": name, **options}]},
-        "predicted_peak": {"gate": [{"use": "full-need"}, {"use": name, **options}]},
         "hold_latency": {"control": [{"use": name, **options}]},
     }
     policy = {"policy": {name: options}}

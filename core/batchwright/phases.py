@@ -1,0 +1,54 @@
+"""Where the time of steps goes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from batchwright.clock import Clock
+
+SCHEDULING: Final = "scheduling"
+INPUT_PREPARATION: Final = "input preparation"
+FORWARD: Final = "forward"
+SAMPLING: Final = "sampling"
+BOOKKEEPING: Final = "bookkeeping"
+
+PHASES: Final = (SCHEDULING, INPUT_PREPARATION, FORWARD, SAMPLING, BOOKKEEPING)
+"""The phases of a step, in their order; bookkeeping takes what is left."""
+
+
+class Phases:
+    """Adds up time by phase. Costs a look at the clock a phase and step.
+
+    An engine and its executor share one; an executor that names no phases has all of
+    its time counted as ``forward``.
+
+    Args:
+        clock: Whose seconds are counted.
+
+    Attributes:
+        seconds: By phase, seconds since the start.
+        num_steps: Steps that were begun.
+    """
+
+    __slots__ = ("_clock", "_last", "num_steps", "seconds")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._last = clock.now()
+        self.seconds: dict[str, float] = dict.fromkeys(PHASES, 0.0)
+        self.num_steps = 0
+
+    def start(self) -> None:
+        """A step begins; what was before it is nobody's."""
+        self.num_steps += 1
+        self._last = self._clock.now()
+
+    def lap(self, phase: str) -> None:
+        """A phase ends: it took the time since the last one did.
+
+        Args:
+            phase: One of ``PHASES``.
+        """
+        now = self._clock.now()
+        self.seconds[phase] += now - self._last
+        self._last = now

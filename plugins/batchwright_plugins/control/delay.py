@@ -1,0 +1,57 @@
+"""Let prompts gather before they are admitted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from batchwright.option import option
+from batchwright.protocols import Caps
+from batchwright_plugins.control.waiting_ages import WaitingAges
+
+if TYPE_CHECKING:
+    from batchwright.step_view import StepView
+
+__all__ = ["Delay"]
+
+
+@frozen
+class Options:
+    """Options of delay."""
+
+    factor: float = option(
+        0.5, "How long the oldest request waits, in durations of the last prefill step.", ge=0
+    )
+
+
+class Delay(WaitingAges):
+    """Admits nobody until the oldest has waited ``factor`` times the last prefill's duration.
+
+    Prompts that arrive one by one then share a step, and fewer steps of those that decode
+    are slowed down; the price is that much time to first token. Nothing is delayed while
+    nothing runs. vLLM V0's ``scheduler_delay_factor``. A prefill's duration is that of the
+    last step in which more was granted than decodes; idle time is not counted.
+
+    Starves nobody: the wait is bounded by ``factor`` steps. O(1) a step.
+    """
+
+    name = "delay"
+    Options = Options
+
+    def setup(self) -> None:
+        self._began = 0.0
+        self._num_prefill_tokens = 0
+        self._prefill_time = 0.0
+
+    def caps(self, view: StepView) -> Caps | None:
+        counts = self.ctx.counts
+        num_prefill_tokens = counts.scheduled_tokens - counts.decode_grants
+        if num_prefill_tokens > self._num_prefill_tokens and view.num_running:
+            self._prefill_time = view.now - self._began
+        self._began, self._num_prefill_tokens = view.now, num_prefill_tokens
+        earliest = self.earliest_arrival
+        if earliest is None or not view.num_running:
+            return None
+        has_waited = view.now - earliest > self.options.factor * self._prefill_time
+        return None if has_waited else Caps(num_admissions=0)

@@ -1,0 +1,65 @@
+"""The tokenizer of a folder that this package wrote, without transformers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from jinja2 import TemplateError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from tokenizers import Tokenizer
+
+from batchwright.exceptions import ModelError
+
+__all__ = ["ConvertedTokenizer"]
+
+
+class ConvertedTokenizer:
+    """Byte-level BPE and a chat template as the embedded models have them; see ``Tokenizer``.
+
+    Args:
+        folder: Where tokenizer.json and tokenizer_config.json are.
+
+    Raises:
+        ModelError: They cannot be read.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+            config = json.loads((folder / "tokenizer_config.json").read_text())
+        except Exception as error:  # tokenizers raises Exception itself
+            raise ModelError(f"the tokenizer in {folder} cannot be loaded: {error}") from error
+        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+        self._template = environment.from_string(config["chat_template"])
+        self._alone: dict[int, str] = {}
+
+    def encode(self, text: str) -> list[int]:
+        """Tokens of a text."""
+        return list(self._tokenizer.encode(text).ids)
+
+    def encode_chat(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
+        """Tokens of a conversation, up to where the assistant answers.
+
+        Raises:
+            ModelError: The chat template refuses the messages.
+        """
+        try:
+            text = self._template.render(messages=messages, add_generation_prompt=True)
+        except (TemplateError, TypeError) as error:
+            raise ModelError(f"the chat template refuses these messages: {error}") from error
+        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """Text of tokens, special ones left out, spaces as they are.
+
+        Streaming decodes every token after the one before it, and that one alone: what
+        a token reads alone is remembered.
+        """
+        if len(token_ids) != 1:
+            return str(self._tokenizer.decode(list(token_ids)))
+        text = self._alone.get(token_ids[0])
+        if text is None:
+            text = self._alone[token_ids[0]] = str(self._tokenizer.decode(list(token_ids)))
+        return text

@@ -1,0 +1,131 @@
+"""Loads a plain Llama from its file of weights, without transformers.
+
+Importing transformers and building its modules takes seconds; mapping the file and
+laying out the weights takes tenths of one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from batchwright.exceptions import ModelError
+from batchwright.protocols.attention import AttentionSpec
+
+from .decoder_builder import DecoderBuilder, Scores
+from .decoder_family import FAMILIES
+from .loaded_model import LoadedModel
+from .plain_config import PlainConfig
+from .rotary_table import Rotary, RotaryTable
+
+__all__ = ["load_directly"]
+
+
+def load_directly(
+    folder: Path, name: str, config: PlainConfig, dtype: str, max_model_len: int | None
+) -> LoadedModel | None:
+    """Load a decoder onto the CPU.
+
+    Args:
+        folder: A folder with config.json and model.safetensors.
+        name: What to call the model in errors.
+        config: Its configuration.
+        dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``.
+        max_model_len: Longest request asked for (tokens); None: the model's.
+
+    Returns:
+        None if the file has weights that such a model has not: transformers knows better.
+
+    Raises:
+        ModelError: The file cannot be read, or weights are missing.
+    """
+    weights = _weights(folder, name, dtype, config)
+    longest = max_model_len or config.max_position_embeddings
+    kind = next(iter(weights.values())).dtype
+    products = Counter(
+        (weight.shape[0], weight.shape[1])
+        for key, weight in weights.items()
+        if weight.dim() == 2 and "embed" not in key
+    )
+    num_parameters = sum({id(w): w.numel() for w in weights.values()}.values())
+    with torch.inference_mode():
+        rotary = RotaryTable(_frequencies(config, kind), longest, config.head_dim)
+        scores = [Scores(config.head_dim**-0.5, None)] * config.num_hidden_layers
+        builder = DecoderBuilder(weights, config, FAMILIES["llama"], scores, lambda _: rotary)
+        try:
+            decoder = builder.build()
+        except KeyError as error:
+            raise ModelError(
+                f"model {name}: weights are missing in {folder}, the first is {error.args[0]}"
+            ) from error
+    if builder.unused:
+        return None
+    return LoadedModel(
+        model=decoder,
+        spec=_spec(config, kind),
+        device=torch.device("cpu"),
+        vocab_size=config.vocab_size,
+        max_model_len=longest,
+        eos_token_ids=_eos_token_ids(folder, config),
+        num_parameters=num_parameters,
+        products=products,
+    )
+
+
+def _weights(folder: Path, name: str, dtype: str, config: PlainConfig) -> dict[str, torch.Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        weights = load_file(folder / "model.safetensors")
+    except (OSError, SafetensorError) as error:
+        raise ModelError(f"model {name} cannot be loaded: {error}") from error
+    if dtype == "auto":
+        said = getattr(config, "dtype", None) or getattr(config, "torch_dtype", None)
+        dtype = said or str(next(iter(weights.values())).dtype).removeprefix("torch.")
+    weights = {key: weight.to(getattr(torch, dtype)) for key, weight in weights.items()}
+    if config.tie_word_embeddings and "model.embed_tokens.weight" in weights:
+        weights["lm_head.weight"] = weights["model.embed_tokens.weight"]
+    return {key: weight for key, weight in weights.items() if "rotary_emb" not in key}
+
+
+def _frequencies(config: PlainConfig, dtype: torch.dtype) -> Callable[[torch.Tensor], Rotary]:
+    """Cosines and sines by position (Su et al. 2021, section 3.2.2), as transformers has them."""
+    size = config.head_dim
+    exponents = torch.arange(0, size, 2, dtype=torch.int64).float() / size
+    inverse = 1.0 / config.rope_theta**exponents
+
+    def compute(positions: torch.Tensor) -> Rotary:
+        angles = positions[..., None].float() * inverse
+        both = torch.cat((angles, angles), -1)
+        return both.cos().to(dtype), both.sin().to(dtype)
+
+    return compute
+
+
+def _spec(config: PlainConfig, dtype: torch.dtype) -> AttentionSpec:
+    return AttentionSpec(
+        num_layers=config.num_hidden_layers,
+        num_query_heads=config.num_attention_heads,
+        num_kv_heads=config.num_key_value_heads,
+        head_size=config.head_dim,
+        dtype=str(dtype).removeprefix("torch."),
+        device="cpu",
+        block_size=0,
+        sliding_windows=(None,) * config.num_hidden_layers,
+    )
+
+
+def _eos_token_ids(folder: Path, config: PlainConfig) -> tuple[int, ...]:
+    """End-of-sequence tokens: those for generation, else the configuration's."""
+    value = config.eos_token_id
+    path = folder / "generation_config.json"
+    if path.is_file():
+        value = json.loads(path.read_text()).get("eos_token_id", value)
+    if value is None:
+        return ()
+    return (value,) if isinstance(value, int) else tuple(value)

@@ -1,0 +1,86 @@
+"""End requests that have waited too long."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from attrs import Factory, frozen
+
+from batchwright.option import option
+from batchwright.protocols import Gate
+from batchwright.verdicts import ADMIT, Reject, Verdict
+
+if TYPE_CHECKING:
+    from batchwright.request_view import RequestView
+    from batchwright.step_view import StepView
+
+__all__ = ["QueueTimeout"]
+
+HINT = "queue_timeout"
+
+
+def _times(_instance: object, _field: object, classes: Mapping[str, float]) -> None:
+    for slo_class, seconds in classes.items():
+        if seconds < 0:
+            raise ValueError(f"expected seconds >= 0, got {seconds!r} for {slo_class!r}")
+
+
+@frozen
+class Options:
+    """Options of the queue timeout."""
+
+    seconds: float | None = option(
+        None, "Most time before the first grant.", unit="seconds", default_text="no bound", ge=0
+    )
+    classes: Mapping[str, float] = option(
+        Factory(dict), "The same by slo_class, in seconds.", default_text="none", check=_times
+    )
+
+
+class QueueTimeout(Gate):
+    """Ends a request, with an error that says so, if it waits too long for its first grant.
+
+    The tightest bound counts of three: ``seconds``, ``classes[slo_class]``, and the
+    request's own, ``hints = {"queue_timeout": seconds}``. A request that was admitted once
+    is never ended, though it waits again after a preemption. Whoever gives up waiting
+    costs the others nothing more: the bound holds for requests deep in the queue and for
+    parked ones too, by one alarm a request, O(log n). Time counts from when it was added.
+    """
+
+    name = "queue-timeout"
+    Options = Options
+
+    def submit(self, request: RequestView) -> Verdict:
+        own = request.hints.get(HINT)
+        if own is None or (isinstance(own, int | float) and own >= 0):
+            return ADMIT
+        return Reject(f"hints.{HINT} must be a number of seconds >= 0, not {own!r}")
+
+    def on_add(self, request: RequestView) -> None:
+        bounds = (
+            self.options.seconds,
+            self.options.classes.get(request.slo_class),
+            request.hints.get(HINT),
+        )
+        given = [float(bound) for bound in bounds if bound is not None and bound < inf]
+        if given:
+            due = self.ctx.clock.now() + min(given)
+            request.state[self.ctx.slot] = (due, min(given))
+            self.ctx.alarm(due, request)
+
+    def candidate(self, request: RequestView, view: StepView) -> Verdict:
+        return Reject(self._reason(request)) if self._is_over(request) else ADMIT
+
+    def on_alarm(self, payload: RequestView) -> None:
+        if self._is_over(payload):
+            self.ctx.end(payload, f"gate {self.name!r}: {self._reason(payload)}")
+
+    def _is_over(self, request: RequestView) -> bool:
+        times: Any = request.state[self.ctx.slot]
+        waits = request.finish is None and request.scheduled_time is None
+        return waits and times is not None and self.ctx.view.now >= times[0]
+
+    def _reason(self, request: RequestView) -> str:
+        return f"waited {request.state[self.ctx.slot][1]:g} s without a first grant"

@@ -1,0 +1,153 @@
+"""Earliest deadline first, the lost last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import inf
+from typing import TYPE_CHECKING
+
+from attrs import Factory, frozen
+
+from batchwright.option import option
+from batchwright.protocols import SchedulingPolicy
+from batchwright.verdicts import Pause
+from batchwright_plugins.policy.patient_queue import PatientQueue
+
+if TYPE_CHECKING:
+    from batchwright.protocols.policy import Key
+    from batchwright.request_view import RequestView
+    from batchwright.step_view import StepView
+
+__all__ = ["Edf"]
+
+
+def _times(_instance: object, _field: object, targets: Mapping[str, float]) -> None:
+    for slo_class, seconds in targets.items():
+        if seconds < 0:
+            raise ValueError(f"expected seconds >= 0, got {seconds!r} for {slo_class!r}")
+
+
+@frozen
+class Options:
+    """Options of edf."""
+
+    targets: Mapping[str, float] = option(
+        Factory(dict),
+        "By slo_class, seconds from arrival to the first token.",
+        default_text="none",
+        check=_times,
+    )
+    default_target: float | None = option(
+        None,
+        "The same for every other request.",
+        unit="seconds",
+        default_text="it has no deadline",
+        ge=0,
+    )
+    relegate: bool = option(
+        True, "Whether those that cannot meet their deadline any more go behind all others."
+    )
+    prefill_time: float = option(
+        0.0, "What a prompt token is thought to take.", unit="seconds", ge=0
+    )
+    decode_time: float = option(
+        0.03, "What an output token is thought to take.", unit="seconds", ge=0
+    )
+    max_wait: float | None = option(
+        None,
+        "Time in the queue after which a request is next, lost or not.",
+        unit="seconds",
+        default_text="no bound",
+        ge=0,
+    )
+
+
+class Edf(SchedulingPolicy):
+    """Earliest deadline first, without wasting time on deadlines that cannot be met.
+
+    A request's ``deadline`` is for its whole answer; without one its ``slo_class`` has a
+    target for its first token, at ``arrival_time + targets[slo_class]``; without either it
+    goes behind those that have a deadline. EDF meets every deadline that can be met on one
+    server (Liu and Layland 1973), but past saturation it serves those that are just too
+    late and so makes all late. Here an alarm rings at the last moment at which a request
+    could still make it: ``deadline - prompt tokens * prefill_time - predicted output tokens
+    that are left * decode_time`` (the last term for whole answers). Who is lost goes behind
+    all others and, if it runs, pauses while others wait for a seat: relegation, as in
+    Niyama (Goel et al. 2025) and QoServe.
+
+    Starves the lost, and those without a deadline, while others that are in time keep
+    coming; ``max_wait``, if given, bounds how long one waits. O(log waiting), one alarm a
+    request; O(lost ones that run) in a step in which something changed.
+    """
+
+    name = "edf"
+    Options = Options
+
+    def make_queue(self) -> PatientQueue:
+        self._lost_running: dict[RequestView, None] = {}
+        if not self.options.relegate:
+            self.idle_methods = ("on_add", "on_admit", "on_preempt", "on_finish", "yield_running")
+        return PatientQueue(self.key, self.ctx, self.options.max_wait)
+
+    def key(self, request: RequestView) -> Key:
+        return int(self._is_lost(request)), self.deadline(request)
+
+    def deadline(self, request: RequestView) -> float:
+        """When a request is due (seconds on the clock); infinity: never."""
+        if request.deadline is not None:
+            return request.deadline
+        target = self.options.targets.get(request.slo_class, self.options.default_target)
+        return inf if target is None else request.arrival_time + target
+
+    def on_add(self, request: RequestView) -> None:
+        if self.deadline(request) < inf:
+            self.on_alarm(request)
+
+    def on_alarm(self, payload: RequestView) -> None:
+        if payload.finish is not None or self._is_served_in_time(payload):
+            return
+        last_moment = self.deadline(payload) - self._time_left(payload)
+        if self.ctx.clock.now() <= last_moment:
+            self.ctx.alarm(last_moment, payload)
+            return
+        payload.state[self.ctx.slot] = True
+        self.queue.rekey(payload)
+        if payload in self.ctx.view.running:
+            self._lost_running[payload] = None
+
+    def on_admit(self, request: RequestView, hit: int, need: int) -> None:
+        if self._is_lost(request):
+            self._lost_running[request] = None
+
+    def on_preempt(self, request: RequestView, cause: str, lost_tokens: int) -> None:
+        self._lost_running.pop(request, None)
+
+    def on_finish(self, request: RequestView) -> None:
+        self._lost_running.pop(request, None)
+
+    def yield_running(self, view: StepView) -> Iterator[Pause]:
+        if not self._lost_running:
+            return
+        num_free = self.ctx.limits.max_num_seqs - view.num_running
+        lost = list(self._lost_running)
+        without_seat = self.queue.first(num_free + len(lost))[num_free:]
+        for waiting, running in zip(without_seat, reversed(lost), strict=False):
+            if self._is_lost(waiting):
+                return
+            yield Pause(running)
+
+    def _is_lost(self, request: RequestView) -> bool:
+        return request.state[self.ctx.slot] is True
+
+    def _is_served_in_time(self, request: RequestView) -> bool:
+        """Whether its first token was all that it was due, and is out."""
+        return request.deadline is None and request.num_output_tokens > 0
+
+    def _time_left(self, request: RequestView) -> float:
+        """Seconds that a request would take from now on, if it were served at once."""
+        outputs = request.num_output_tokens
+        left: float = 0.0 if outputs else request.num_prompt_tokens * self.options.prefill_time
+        if request.deadline is not None:
+            (total,) = self.ctx.predict(request)
+            left += max(0.0, total - outputs) * self.options.decode_time
+        return left

@@ -1,0 +1,91 @@
+"""Conversations whose prefix is still warm first."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from batchwright.option import option
+from batchwright.protocols import SchedulingPolicy
+from batchwright_plugins.policy.patient_queue import PatientQueue
+
+if TYPE_CHECKING:
+    from batchwright.protocols.policy import Key
+    from batchwright.request_view import RequestView
+
+__all__ = ["Session"]
+
+
+@frozen
+class Options:
+    """Options of session."""
+
+    warm_time: float = option(
+        60.0,
+        "How long after a group was last served its prefix counts as cached.",
+        unit="seconds",
+        ge=0,
+    )
+    max_wait: float | None = option(
+        10.0,
+        "Time in the queue after which a request is next, warm or not.",
+        unit="seconds",
+        default_text="10; none: no bound",
+        ge=0,
+    )
+
+
+class Session(SchedulingPolicy):
+    """The next request of a group (a conversation, a program) goes first while it is warm.
+
+    A group is warm for ``warm_time`` after a request of it was admitted or ended: its next
+    turn then finds the KV of those before it, which somebody else would evict. Of warm
+    requests, and of the others, first come, first served. An alarm tells when a request
+    that still waits has cooled. Least recently used prefixes go first from the cache, so
+    what was used last is what is left to hit: the locality that CachedAttention (Gao et al.
+    2024) keeps by fetching and Preble (Srivatsa et al. 2025) by routing, here by order.
+
+    Starves first requests, and groups that cooled, while warm groups keep coming;
+    ``max_wait`` bounds how long one waits before it is next. ``warm_time`` beyond
+    ``scheduler.group_time_to_live`` has no effect. O(log waiting).
+    """
+
+    name = "session"
+    Options = Options
+
+    def make_queue(self) -> PatientQueue:
+        return PatientQueue(self.key, self.ctx, self.options.max_wait)
+
+    def key(self, request: RequestView) -> Key:
+        if request.state[self.ctx.slot] is None:
+            request.state[self.ctx.slot] = self._is_warm(request)
+        return 0 if request.state[self.ctx.slot] else 1
+
+    def on_admit(self, request: RequestView, hit: int, need: int) -> None:
+        self._served(request)
+
+    def on_finish(self, request: RequestView) -> None:
+        if request.scheduled_time is not None:
+            self._served(request)
+
+    def on_alarm(self, payload: RequestView) -> None:
+        if payload.finish is None and payload.scheduled_time is None:
+            payload.state[self.ctx.slot] = False
+            self.queue.rekey(payload)
+
+    def _is_warm(self, request: RequestView) -> bool:
+        """Whether a new request's group is warm; if so, an alarm is set for its end."""
+        if request.group is None:
+            return False
+        served: float | None = self.ctx.group(request.group).get("served")
+        if served is None or self.ctx.clock.now() > served + self.options.warm_time:
+            return False
+        if self.options.warm_time < inf:
+            self.ctx.alarm(served + self.options.warm_time, request)
+        return True
+
+    def _served(self, request: RequestView) -> None:
+        if request.group is not None:
+            self.ctx.group(request.group)["served"] = self.ctx.clock.now()

@@ -1,0 +1,133 @@
+"""A bounded window, filtered and scored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal
+
+from attrs import frozen
+
+from batchwright.option import option
+from batchwright.protocols import SchedulingPolicy
+from batchwright.queues import WindowQueue
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from batchwright.request_view import RequestView
+
+__all__ = ["Window"]
+
+Filter = Literal["fits", "share"]
+
+
+@frozen
+class Options:
+    """Options of window."""
+
+    window: int = option(64, "Requests that are scored, the first to arrive.", ge=1, le=1024)
+    hit: float = option(1.0, "Weight of: cached share of the known tokens.", ge=0)
+    age: float = option(1.0, "Weight of: time since arrival, of max_age.", ge=0)
+    size: float = option(0.0, "Weight of: how short the prompt is, of max_model_len.", ge=0)
+    debt: float = option(
+        0.0, "Weight of: how much less its client was served than the one served most.", ge=0
+    )
+    max_age: float = option(60.0, "Age from which on the age score is 1.", unit="seconds", gt=0)
+    filters: tuple[Filter, ...] = option(
+        (),
+        "Who goes behind the others: fits, whose uncached tokens find no free blocks; share, "
+        "whose client holds more than max_share of the seats.",
+    )
+    max_share: float = option(0.5, "See filters.", gt=0, le=1)
+
+
+class Window(SchedulingPolicy):
+    """The best-scored of the first ``window`` requests in order of arrival.
+
+    A score is the mean of scorers, each from 0 to 1, weighted by the options ``hit``,
+    ``age``, ``size`` and ``debt``; ties fall to arrival. Whoever a filter finds goes behind
+    all whom none does, so that filters decide nothing if they find everybody. The shape of
+    kube-scheduler's and llm-d's filters, scorers and picker, and of vLLM's RFC for
+    pluggable orders.
+
+    Starves nobody with ``age > 0``: once a request has reached ``max_age`` no other weight
+    keeps it behind requests of which it is older by more than these weights are worth; with
+    ``age = 0`` it starves who scores low. Scores are asked for anew whenever the next
+    request is wanted: O(window) scores, bounded, for an admission; what waits behind the
+    window costs nothing, and a step without a free seat scores nobody.
+    """
+
+    name = "window"
+    Options = Options
+
+    def make_queue(self) -> WindowQueue:
+        options = self.options
+        scorers = {"hit": self.hit, "age": self.age, "size": self.size, "debt": self.debt}
+        self._scorers = [(w, s) for n, s in scorers.items() if (w := getattr(options, n))]
+        self._total = sum(weight for weight, _ in self._scorers) or 1.0
+        filters: dict[str, Callable[[RequestView], bool]] = {
+            "fits": self.fits,
+            "share": self.within_share,
+        }
+        self._filters = [filters[name] for name in options.filters]
+        self._most_served = 1
+        self._seats: dict[Hashable, int] = {}
+        if not options.debt:
+            self.idle_methods = ("account",)
+        return WindowQueue(self.score, options.window)
+
+    def score(self, request: RequestView) -> float:
+        """The weighted mean of the scorers, 2 less if a filter finds it."""
+        total: float = sum(weight * scorer(request) for weight, scorer in self._scorers)
+        passes = all(keeps(request) for keeps in self._filters)
+        return total / self._total - (0 if passes else 2)
+
+    def hit(self, request: RequestView) -> float:
+        """Share of its known tokens that is cached."""
+        return self.ctx.prefix_hit(request) / request.num_tokens
+
+    def age(self, request: RequestView) -> float:
+        """Time since arrival; 1 from ``max_age`` on."""
+        age: float = (self.ctx.view.now - request.arrival_time) / self.options.max_age
+        return min(1.0, max(0.0, age))
+
+    def size(self, request: RequestView) -> float:
+        """How short its prompt is."""
+        return 1 - request.num_prompt_tokens / self.ctx.limits.max_model_len
+
+    def debt(self, request: RequestView) -> float:
+        """1 for a client that has received nothing, 0 for the one that received most."""
+        account = self.ctx.ledger[request.client]
+        served = account.prefill_tokens - account.recomputed_tokens + account.decode_tokens
+        self._most_served = max(self._most_served, served)
+        return 1.0 - served / self._most_served
+
+    def fits(self, request: RequestView) -> bool:
+        """Whether its uncached tokens find free blocks."""
+        uncached = request.num_tokens - self.ctx.prefix_hit(request)
+        return -(-uncached // self.ctx.limits.block_size) <= self.ctx.view.num_free_blocks
+
+    def within_share(self, request: RequestView) -> bool:
+        """Whether its client may have another seat."""
+        held = self._seats.get(request.client, 0)
+        return held < max(1, int(self.options.max_share * self.ctx.limits.max_num_seqs))
+
+    def account(self, request: RequestView) -> str | None:
+        return request.client
+
+    def on_admit(self, request: RequestView, hit: int, need: int) -> None:
+        self._seats[request.client] = self._seats.get(request.client, 0) + 1
+        request.state[self.ctx.slot] = True
+
+    def on_preempt(self, request: RequestView, cause: str, lost_tokens: int) -> None:
+        self._leaves(request)
+
+    def on_finish(self, request: RequestView) -> None:
+        self._leaves(request)
+
+    def _leaves(self, request: RequestView) -> None:
+        if request.state[self.ctx.slot]:
+            request.state[self.ctx.slot] = None
+            self._seats[request.client] -= 1
+            if not self._seats[request.client]:
+                del self._seats[request.client]

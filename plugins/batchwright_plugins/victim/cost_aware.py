@@ -1,0 +1,39 @@
+"""The one that frees most for what it costs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from batchwright.protocols import Victim
+
+if TYPE_CHECKING:
+    from batchwright.request_view import RequestView
+    from batchwright.step_view import Running, StepView
+
+__all__ = ["CostAware"]
+
+
+class CostAware(Victim):
+    """Yields: most ``reclaimable blocks / recomputation * (1 - progress)``; ties, the last.
+
+    Reclaimable blocks are those that nobody else holds; recomputation is the tokens that
+    were computed, all of them, at least 1: a request whose prefix others share frees little
+    for its price. Progress is output tokens of the predicted ones, so that who is nearly
+    done is spared; it will free everything by itself. Who frees nothing is last. The
+    benefit-over-cost rule of cost-aware caches (GreedyDual, Cao and Irani 1997) on requests.
+
+    As good as ``scheduler.predictor``. Starves nobody, as ``least-computed``. O(blocks of
+    those that run).
+    """
+
+    name = "cost-aware"
+
+    def choose(self, running: Running, needy: RequestView, view: StepView) -> RequestView:
+        return max(reversed(running), key=self.worth)
+
+    def worth(self, request: RequestView) -> float:
+        """What the request's yielding brings for what it costs."""
+        (total,) = self.ctx.predict(request)
+        progress = min(1.0, request.num_output_tokens / max(1.0, total))
+        reclaimable = self.ctx.view.num_own_blocks(request)
+        return reclaimable / max(1, request.num_computed_tokens) * (1 - progress)

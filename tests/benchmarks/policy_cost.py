@@ -1,0 +1,172 @@
+"""What a step costs under each policy: 256 running, 1,000 or 20,000 waiting, beside fcfs.
+
+    python tests/benchmarks/policy_cost.py                 # all of them
+    python tests/benchmarks/policy_cost.py srpt fair       # some, and fcfs
+
+*Steady*: 256 requests decode, the others wait, nothing changes. *Busy*: two requests arrive,
+two end and two are admitted at every step, with prompts of 64 tokens that share 32 with a
+hundredth of the others, 64 clients, and deadlines. Microseconds of thread CPU time a step,
+adding the arrivals included: the least of five means over 64 steps, since other work on the
+machine only adds to them. Only the ratios of one run mean anything.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import scheduler_cost
+from scheduler_cost import Stopwatch, measured
+
+from batchwright import ModelOutput, Request, SamplingParams, Scheduler, VirtualClock
+from batchwright.plugin_manager import PluginManager
+
+NUM_RUNNING = 256
+NUM_PARTS = 5
+NEVER = 1e9
+OPTIONS: dict[str, dict[str, Any]] = {
+    "edf": {"targets": {"chat": 100.0, "batch": 1000.0}, "prefill_time": 1e-4},
+    "lpm": {"max_wait": NEVER},
+    "mlfq": {"max_wait": NEVER},
+    "priority": {"displaces": True},
+    "session": {"max_wait": NEVER},
+    "srpt": {"max_wait": NEVER},
+    "window": {"size": 1.0, "debt": 1.0},
+}
+"""What makes a policy do all that it can: who waits too long would be served as it came, and
+``priority`` that displaces nobody asks for nothing."""
+BUSY_OPTIONS: dict[str, dict[str, Any]] = {"mlfq": {"quantum": 128}}
+"""More of them where things are to happen: every request is demoted once."""
+
+
+class Side:
+    """One scheduler under a policy, its requests, and a clock that arrivals move."""
+
+    def __init__(self, policy: str, options: dict[str, Any]) -> None:
+        self.clock = VirtualClock()
+        config = {
+            "model": {"max_model_len": 4096},
+            "scheduler": {
+                "max_num_seqs": NUM_RUNNING,
+                "max_num_batched_tokens": 8192,
+                "policy": policy,
+            },
+            "policy": {policy: options},
+            "kv": {"num_blocks": 40_000, "block_size": 16},
+            "observer": [{"use": "stats"}],
+        }
+        self.scheduler = Scheduler.from_config(config, clock=self.clock)
+        self._chance = random.Random(0)
+        self._number = 0
+
+    def add(self, *, length: int = 3000, prompt: int = 64) -> None:
+        """Add a request, 10 ms after the last one."""
+        self.clock.advance(0.01)
+        number, chance = self._number, self._chance
+        self._number += 1
+        tokens = [10 + number % 100] * 32 + [1000 + number, *[1] * (prompt - 33)]
+        self.scheduler.add_request(
+            Request(
+                request_id=f"r{number}",
+                prompt_token_ids=tokens,
+                sampling_params=SamplingParams(max_tokens=length),
+                client=f"client {number % 64}",
+                group=f"group {number % 500}",
+                slo_class=("chat", "batch")[number % 2],
+                priority=chance.randrange(8),
+            )
+        )
+
+    def step(self, watch: Stopwatch) -> None:
+        """Plan, answer, update."""
+        scheduler = self.scheduler
+        plan = watch.time("step", scheduler.schedule)
+        ids, live = list(plan.num_scheduled_tokens), scheduler.requests
+        rows = [[7] if live[i].debt <= 0 else [] for i in ids]
+        watch.time("step", scheduler.update_from_output, plan, ModelOutput(ids, rows))
+
+    def carried_ratio(self) -> float:
+        """Share of decode grants that no visit decided."""
+        (stats,) = self.scheduler.components.observers
+        return float(stats.summary()["carried_ratio"])  # type: ignore[attr-defined]
+
+
+def steady(policy: str, options: dict[str, Any], num_waiting: int) -> tuple[float, Side]:
+    """Microseconds a step in which nothing changes."""
+    side, scrap = Side(policy, options), Stopwatch()
+    for _ in range(NUM_RUNNING):
+        side.add()
+    while side.scheduler.num_waiting:
+        side.step(scrap)
+    for _ in range(num_waiting):
+        side.add()
+    return _measured(side, scrap, side.step)
+
+
+def busy(policy: str, options: dict[str, Any], num_waiting: int) -> tuple[float, Side]:
+    """Microseconds a step with two arrivals, two admissions and two ends."""
+    side, scrap = Side(policy, {**options, **BUSY_OPTIONS.get(policy, {})}), Stopwatch()
+    lengths = random.Random(1)
+
+    def arrive(watch: Stopwatch) -> None:
+        length = lengths.randrange(64, 192)
+        watch.time("step", lambda: side.add(length=length, prompt=lengths.randrange(40, 88)))
+
+    while side.scheduler.view.num_running < NUM_RUNNING:  # two by two, so that they end so
+        arrive(scrap)
+        arrive(scrap)
+        side.step(scrap)
+    for _ in range(num_waiting):
+        arrive(scrap)
+
+    def turn(watch: Stopwatch) -> None:
+        arrive(watch)
+        arrive(watch)
+        side.step(watch)
+
+    return _measured(side, scrap, turn)
+
+
+def _measured(side: Side, scrap: Stopwatch, turn: Any) -> tuple[float, Side]:
+    for _ in range(scheduler_cost.WARM_UP):
+        turn(scrap)
+    steps = scheduler_cost.STEPS // NUM_PARTS
+    watches = [
+        measured(lambda watch: [turn(watch) for _ in range(steps)] and None)
+        for _ in range(NUM_PARTS)
+    ]
+    return min(watch.per_step("step", steps) for watch in watches), side
+
+
+def policies() -> list[str]:
+    """All that ship, fcfs first."""
+    found = PluginManager.discover().registrations("policy")
+    names = [r.name for r in found if r.distribution == "batchwright"]
+    return ["fcfs", *(name for name in names if name != "fcfs")]
+
+
+def main() -> None:
+    logging.disable(logging.ERROR)
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    chosen = sys.argv[1:] or policies()
+    columns = [(work, count) for work in (steady, busy) for count in (1000, 20_000)]
+    heads = [f"{work.__name__} {count:,}" for work, count in columns]
+    print("policy".ljust(10), *(head.rjust(16) for head in heads), "carried".rjust(9))
+    base: list[float] = []
+    for policy in dict.fromkeys(["fcfs", *chosen]):
+        runs = [work(policy, OPTIONS.get(policy, {}), count) for work, count in columns]
+        base = base or [cost for cost, _ in runs]
+        cells = [f"{cost:8.1f} {cost / of:5.2f}x" for (cost, _), of in zip(runs, base, strict=True)]
+        carried = min(side.carried_ratio() for _, side in runs)
+        print(policy.ljust(10), *(cell.rjust(16) for cell in cells), f"{carried:8.1%}")
+
+
+if __name__ == "__main__":
+    main()
