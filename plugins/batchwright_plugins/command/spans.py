@@ -183,7 +183,7 @@ class Spans:
         if span.kind not in _WAITING:
             kind = "preempted" if "(executor)" in reason else "paused"
             yield from self._turn(request_id, kind, trail, reason)
-        elif id(span) in self._untold:
+        elif span.kind == "queued" and id(span) in self._untold:
             span.reason = reason
         elif span.kind == "queued" and gist(span.reason) != gist(reason):
             yield from self._turn(request_id, "queued", trail, reason)

@@ -47,6 +47,15 @@ class Row:
     ends: list[RequestEnd] = field(factory=list)
     first_token: float | None = None
 
+    def until(self, end: float) -> Row:
+        """This row, cut at a moment."""
+        spans = [span for span in self.spans if span.begin < end]
+        for span in spans:
+            span.end = end if span.end is None else min(span.end, end)
+        ends = [found for found in self.ends if found.time <= end]
+        first = self.first_token
+        return Row(self.request_id, spans, ends, None if first and first > end else first)
+
 
 @define
 class Picture:
@@ -107,8 +116,8 @@ class _Look:
             cut = copy(span)
             cut.end = end
             self._take_span(cut)
-        rows = [self.rows[number] for number in sorted(self.rows)]
-        return Picture(self.begin, end, rows, self.steps)
+        rows = [self.rows[number].until(end) for number in sorted(self.rows)]
+        return Picture(self.begin, end, [row for row in rows if row.spans], self.steps)
 
     def _take_step(self, step: Step) -> None:
         window = self.window

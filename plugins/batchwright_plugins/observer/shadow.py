@@ -189,14 +189,14 @@ class Shadow(Observer):
         if total < record.budget or not short or self._failure:
             return
         part.num_contended += 1
-        partly = [r.request_id for r in short if grants.get(r.request_id)]
+        # Tokens ran out at the last one that was served; others got less because of limits.
+        shorter = {request.request_id for request in short}
+        last = next((name for name in reversed(grants) if name in shorter), None)
         own: dict[str, int] = {}
         for request in self._in_order(running):
             request_id = request.request_id
             granted, owed = grants.get(request_id, 0), record.debt(request_id)
-            # Tokens ran out at one; if several got less than they owed, limits cut them.
-            is_cut = granted and partly != [request_id]
-            wanted = granted if is_cut else owed
+            wanted = granted if granted and request_id != last else owed
             own[request_id] = min(wanted, left)
             left -= own[request_id]
         part.num_same_grants += own == {r.request_id: grants.get(r.request_id, 0) for r in running}

@@ -160,7 +160,7 @@ def check(events: list[dict[str, Any]]) -> dict[tuple[int, int], int]:
 def test_trace_is_well_formed(log: Path) -> None:
     events = trace_of(log)
     slices = check(events)
-    names = [e["args"]["name"] for e in events if e["name"] == "thread_name"]
+    names = [e["args"]["name"] for e in events if e.get("name") == "thread_name"]
     assert names == ["steps", "request A", "request B", "request C", "request E", "request D"]
     num_steps = sum('"step"' in line for line in log.read_text().splitlines())
     assert slices[1, 1] == num_steps
