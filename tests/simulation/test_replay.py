@@ -102,7 +102,7 @@ def test_outcomes_in_the_log_are_those_of_the_run(seed: int, simulate: Any) -> N
 
 
 def test_a_conversation_hits_what_it_hit(simulate: Any) -> None:
-    """A second turn finds the answer to the first in the cache, which the log names but not holds."""
+    """A second turn finds the answer to the first, of which the log has only digests."""
     first = prompt_tokens("first", 40)
     answer = [7] * 24
     arrivals = [

@@ -82,8 +82,8 @@ class TraceWriter:
             begin = _event("B", event.begin, _REQUESTS, track)
             yield {**begin, "name": _title(event), "args": args}
         else:
-            args = {"tokens": event.num_tokens} if event.num_tokens else {}
-            yield {**_event("E", event.end, _REQUESTS, track), "args": args}
+            tokens = {"tokens": event.num_tokens} if event.num_tokens else {}
+            yield {**_event("E", event.end, _REQUESTS, track), "args": tokens}
 
     def _trace_step(self, step: Step) -> Iterator[dict[str, Any]]:
         if step.end is not None:

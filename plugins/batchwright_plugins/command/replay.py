@@ -79,12 +79,7 @@ def _replay(
     name = (policy or "again").partition("=")[0]
     log = output or path.with_name(f"{path.stem}-{name}{path.suffix}")
     run = ReplayedRun(
-        path,
-        policy,
-        from_step=from_step,
-        overrides=overrides,
-        log=log,
-        trusts=trust_estimator,
+        path, policy, from_step=from_step, overrides=overrides, log=log, trusts=trust_estimator
     )
     run.run()
     changes = Changes(run.recording, Recording(log))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -86,7 +87,9 @@ class Changes:
         """Write a CSV file with a line a request; seconds and tokens, empty for none."""
         with path.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
-            names = [f"{_heading(name)}_{when}" for name in _COLUMNS for when in ("before", "after")]
+            names = [
+                f"{_heading(name)}_{when}" for name in _COLUMNS for when in ("before", "after")
+            ]
             writer.writerow(["request_id", "client", "slo_class", "arrival_s", *names, "verdict"])
             for change in self.requests:
                 before = change.before
@@ -120,7 +123,7 @@ def print_replay(console: Console, run: ReplayedRun, changes: Changes, show: int
         console.print("\nEvery decision is the recorded one.")
         return
     console.print()
-    for line in _tell(run, run.pace.difference):
+    for line in _tell(run.pace.difference):
         console.print(line, markup=False, soft_wrap=True)
     console.print()
     console.print(_sums(changes))
@@ -158,7 +161,7 @@ def _size(run: Recording) -> str:
     return f"{len(run.requests):,} requests, {len(run.times):,} steps, {run.end_time:,.2f} s"
 
 
-def _tell(run: ReplayedRun, difference: Difference) -> Iterator[str]:
+def _tell(difference: Difference) -> Iterator[str]:
     """Both decisions of the first step that differs, side by side."""
     yield f"First difference: step {difference.step}, at {difference.time:,.3f} s."
     now, before = difference.replayed, difference.recorded
@@ -197,8 +200,8 @@ _COUNTS: Final = {
 
 def _latencies() -> Iterator[tuple[str, Callable[[list[float]], float | None]]]:
     yield "mean", mean
-    for share in (50, 99):
-        yield f"p{share}", lambda values, share=share: percentile(values, share)
+    yield "p50", partial(percentile, share=50)
+    yield "p99", partial(percentile, share=99)
 
 
 def _values(run: Recording, attribute: str) -> list[float]:

@@ -93,9 +93,7 @@ class ReplayedRun:
         self.recording = Recording(path)
         missing = list(self.recording.missing())
         if missing:
-            raise click.ClickException(
-                f"{path}: cannot be replayed; it lacks {', '.join(missing)}"
-            )
+            raise click.ClickException(f"{path}: cannot be replayed; it lacks {', '.join(missing)}")
         if from_step >= len(self.recording.times):
             raise click.ClickException(
                 f"{path}: --from-step {from_step}: the log has {len(self.recording.times)} "
@@ -123,13 +121,14 @@ class ReplayedRun:
         self.log.parent.mkdir(parents=True, exist_ok=True)
         begin = time.perf_counter()
         plugins = self._discover(self._config)
-        engine = Assembly(self._config, plugins=plugins, clock=VirtualClock()).simulator()
-        executor: Any = engine.executor
-        observers = {o.name: o for o in engine.scheduler.components.observers}
-        self.pace: Any = observers[ReplayPace.name]
-        self.estimator: Any = executor.ctx.parts["estimator"]
+        assembly = Assembly(self._config, plugins=plugins, clock=VirtualClock())
+        self.estimator: Estimator = assembly.make_alone(self._config.truth)
         self.error = _error(self.recording.path, self.estimator)
         self._check_estimator()
+        engine = assembly.simulator()
+        executor: Any = engine.executor
+        observers: dict[str, Any] = {o.name: o for o in engine.scheduler.components.observers}
+        self.pace: ReplayPace = observers[ReplayPace.name]
         self.pace.follow(self.recording, executor)
         self.drive = ReplayDrive(engine, executor, self.pace, self.recording)
         try:
@@ -198,7 +197,7 @@ class ReplayedRun:
         plugins = self._discover(config)
         names = (first, self.policy)
         classes = [plugins.find("policy", name, option="--policy").cls for name in names]
-        chosen = {"policy": HANDOVER, "victim": config.scheduler.victim}
+        chosen: dict[str, Any] = {"policy": HANDOVER, "victim": config.scheduler.victim}
         options: dict[str, Mapping[str, Any]] = {**config.options}
         step = {"step": self.from_step}
         hosts = {"first": first, "then": self.policy, **step}

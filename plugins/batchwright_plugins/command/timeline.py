@@ -26,7 +26,7 @@ class TimelineCommand(Command):
         return _timeline
 
 
-class _Range(click.ParamType):
+class _Range(click.ParamType):  # type: ignore[type-arg]
     """``A:B``, either of which may be left out."""
 
     name = "range"

@@ -112,10 +112,10 @@ class Drawing:
             if kind in seen:
                 yield _rect(x, 68, 18, 12, kind)
                 yield f'<text x="{x + 24:g}" y="78" class="key">{text}</text>'
-                x += 24 + 6.1 * len(text) + 16
+                x += 24 + _text_width(text) + 18
         yield f'<path d="{_marker(x + 4, 74)}" fill="#18181b"/>'
         yield f'<text x="{x + 14:g}" y="78" class="key">first token</text>'
-        x += 14 + 6.1 * 11 + 16
+        x += 14 + _text_width("first token") + 18
         yield f'<circle cx="{x + 4:g}" cy="74" r="3.2" fill="#18181b"/>'
         yield f'<text x="{x + 14:g}" y="78" class="key">end</text>'
 
@@ -237,12 +237,19 @@ _Line = tuple[str, str, Callable[[Step], int], bool]
 
 def _rect(x: float, y: float, width: float, height: float, kind: str, text: str = "") -> str:
     fill = f"url(#{kind})" if kind in _PATTERNS else _FILLS[kind][0]
-    border = f' stroke="{_FILLS[kind][1]}" stroke-width=".6"' if _FILLS[kind][1] and width > 3 else ""
+    border = (
+        f' stroke="{_FILLS[kind][1]}" stroke-width=".6"' if _FILLS[kind][1] and width > 3 else ""
+    )
     edge = ' stroke="#ffffff" stroke-width=".5"' if kind == "prefill" and width > 3 else border
     place = f'x="{x:.2f}" y="{y:g}" width="{width:.2f}" height="{height}"'
     if not text:
         return f'<rect {place} fill="{fill}"{edge}/>'
     return f'<rect {place} fill="{fill}"{edge}><title>{escape(text)}</title></rect>'
+
+
+def _text_width(text: str) -> float:
+    """About how wide a text of the legend is (pixels)."""
+    return sum(3.8 if letter in "fijlrt ,." else 7.0 for letter in text)
 
 
 def _patterns() -> Iterator[str]:

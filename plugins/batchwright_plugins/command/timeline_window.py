@@ -128,7 +128,9 @@ class _Look:
         if step.step > window.last or step.begin >= window.end:
             self.is_over, self.end = True, min(step.begin, window.end)
             return
-        has_begun = step.begin >= window.begin if window.first is None else step.step >= window.first
+        has_begun = (
+            step.begin >= window.begin if window.first is None else step.step >= window.first
+        )
         if has_begun:
             if self.begin is None:
                 self.begin = step.begin if window.first is not None else window.begin

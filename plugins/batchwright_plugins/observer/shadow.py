@@ -236,10 +236,9 @@ class Shadow(Observer):
             if reason.startswith(_IN_QUEUE[1:]) or not reason:
                 self._put_back(request_id)
             elif request_id not in seen and request_id not in self._aside:
-                request = record.request(request_id)
-                if request is not None and request in self._policy.queue:
-                    ticket = self._try(self._policy.queue, "remove", request)
-                    self._aside[request_id] = request, ticket
+                held = record.request(request_id)
+                if held is not None and held in self._policy.queue:
+                    self._aside[request_id] = held, self._try(self._policy.queue, "remove", held)
 
     def _put_back(self, request_id: str) -> None:
         if request_id in self._aside:

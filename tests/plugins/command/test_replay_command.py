@@ -124,7 +124,9 @@ def test_victims_go_with_their_policies(log: Path) -> None:
 
 
 def test_overrides_change_the_recorded_configuration(log: Path) -> None:
-    result = run("replay", log, "-o", "scheduler.max_num_seqs=2", "--output", log.parent / "2/a.jsonl")
+    result = run(
+        "replay", log, "-o", "scheduler.max_num_seqs=2", "--output", log.parent / "2/a.jsonl"
+    )
     assert result.exit_code == 0, result.output
     assert "First difference: step 0" in result.output
     assert (log.parent / "2" / "a.csv").exists()

@@ -7,7 +7,7 @@ import random
 import sys
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import pytest
 from click.testing import CliRunner, Result
@@ -213,14 +213,14 @@ def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
     assert most <= 4
 
 
-def drawn(log: Path, *arguments: object) -> ElementTree.Element:
+def drawn(log: Path, *arguments: object) -> ET.Element:
     output = log.with_suffix(".svg")
     result = timeline(log, "--svg", output, *arguments)
     assert result.exit_code == 0, result.output
-    return ElementTree.parse(output).getroot()
+    return ET.parse(output).getroot()
 
 
-def texts(root: ElementTree.Element) -> list[str]:
+def texts(root: ET.Element) -> list[str]:
     return [element.text or "" for element in root.iter(f"{SVG}text")]
 
 
@@ -272,7 +272,6 @@ def test_ticks_are_round(begin: float, end: float, ticks: list[float], digits: i
     found, found_digits = _ticks(begin, end)
     assert found == pytest.approx(ticks)
     assert found_digits == digits
-
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,9 @@ def test_w5_reads_as_it_was_decided(tmp_path):
     header, *steps = lines_of(tmp_path / "log")
     assert header["format"] == "batchwright-decisions"
     assert header["num_usable_blocks"] == 13
-    assert steps[1]["added"] == {"D": [60, 20, 1.0, {"contents": steps[1]["added"]["D"][3]["contents"]}]}
+    assert steps[1]["added"] == {
+        "D": [60, 20, 1.0, {"contents": steps[1]["added"]["D"][3]["contents"]}]
+    }
     assert len(steps[1]["added"]["D"][3]["contents"]) == 8 * (60 // 16)
     assert steps[1]["grants"] == {"D": [60, 60, [8, 9, 10, 11]]}
     assert steps[1]["carried"] == 4

@@ -95,7 +95,9 @@ def busy(scheduler: Any, seed: int, steps: int = 120) -> None:
     draw, driver = random.Random(f"shadow/{seed}"), Driver(scheduler)
     for step in range(steps):
         for number in range(draw.choice([0, 0, 1, 3]) if step < 80 else 0):
-            hints = draw.choice([{}, {}, {}, {"park": "x"}, {"skip": "y"}, {"hold": 3}, {"stop": 2}])
+            hints = draw.choice(
+                [{}, {}, {}, {"park": "x"}, {"skip": "y"}, {"hold": 3}, {"stop": 2}]
+            )
             driver.add(
                 make_request(
                     f"r{step}.{number}",
