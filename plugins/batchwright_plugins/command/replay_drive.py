@@ -86,6 +86,7 @@ class ReplayDrive:
             if is_same and self._pace.num_steps >= len(self._recording.times):
                 self._let_come(_FOREVER)
                 if self._recording.num_unfinished or not self.engine.has_unfinished:
+                    self._clock.wait_until(self._recording.end_time)  # its log was closed then
                     return
             elif is_same:
                 self._prepare(self._pace.num_steps)

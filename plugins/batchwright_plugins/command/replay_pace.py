@@ -43,13 +43,14 @@ class ReplayPace(Observer):
 
     Attributes:
         num_steps: Steps that were planned.
+        num_same: Those before the first difference.
         difference: The first difference, or None.
     """
 
     name = "replay-pace"
 
     def setup(self) -> None:
-        self.num_steps = 0
+        self.num_steps = self.num_same = 0
         self.difference: Difference | None = None
         self._recorded: Iterator[DecisionTrail] = iter(())
         self._recording: Recording | None = None
@@ -71,6 +72,7 @@ class ReplayPace(Observer):
         if recorded is None or not recorded.is_like(made):
             self.difference = Difference(record.plan.step_id, record.view.now, recorded, made)
             return
+        self.num_same += 1
         end = self._recording.ends[index]
         if end < math.inf:
             self._executor.known_ends[record.plan.step_id] = end

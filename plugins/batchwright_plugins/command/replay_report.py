@@ -143,8 +143,7 @@ def _heads(run: ReplayedRun, changes: Changes) -> Iterator[tuple[str, str]]:
     yield "recorded", f"{run.recording.policy}: {_size(before)}"
     since = f" from step {run.from_step} on" if run.from_step else ""
     yield "replayed", f"{run.policy}{since}: {_size(after)}"
-    num_known = run.pace.num_steps - run.num_estimated
-    times = f"as recorded for {num_known:,} steps"
+    times = f"as recorded for {run.pace.num_same:,} steps"
     if run.num_estimated:
         error = "" if run.error is None else f", off by {run.error:.1%} (median) on recorded steps"
         times += f"; then estimator {run.estimator.name!r}{error}"

@@ -137,7 +137,8 @@ class Drawing:
             )
         middle = (_LEFT + _WIDTH - _RIGHT) / 2
         hidden = len(self.picture.rows) - len(self._rows)
-        more = f"; {hidden} more requests are not drawn" if hidden else ""
+        what = "request is" if hidden == 1 else "requests are"
+        more = f"; {hidden} more {what} not drawn" if hidden else ""
         yield (
             f'<text x="{middle:g}" y="{bottom + 33:g}" class="tick" text-anchor="middle">'
             f"seconds{more}</text>"
@@ -182,7 +183,9 @@ class Drawing:
 
     def _charts(self) -> Iterator[str]:
         top = self._bottom + _GAP
-        most = max((max(s.num_running, s.num_waiting) for s in self.picture.steps), default=0)
+        before = [] if self.picture.before is None else [self.picture.before]
+        seen = [*before, *self.picture.steps]
+        most = max(max(step.num_running, step.num_waiting) for step in seen)
         yield from self._chart(
             top,
             "requests",
@@ -220,8 +223,9 @@ class Drawing:
 
     def _steps_path(self, bottom: float, most: int, value: Callable[[Step], int]) -> str:
         """A line that holds each step's value up to the next one."""
-        last: int | None = None
-        path = [f"M{_LEFT} {bottom:g}"]
+        before = self.picture.before
+        last = 0 if before is None else value(before)
+        path = [f"M{_LEFT} {bottom:g}V{bottom - last / most * (_CHART - 4):.2f}"]
         for step in self.picture.steps:
             count = value(step)
             if count != last:

@@ -66,12 +66,14 @@ class Picture:
         end: Its end (seconds).
         rows: Requests that live in it, in order of arrival.
         steps: Steps that begin in it.
+        before: The step before those, or None.
     """
 
     begin: float
     end: float
     rows: list[Row]
     steps: list[Step]
+    before: Step | None
 
 
 @define
@@ -83,6 +85,7 @@ class _Look:
     end: float = 0.0
     last_step: int = -1
     is_over: bool = False
+    before: Step | None = None
     steps: list[Step] = field(factory=list)
     rows: dict[int, Row] = field(factory=dict)
     open: dict[str, Span] = field(factory=dict)
@@ -117,7 +120,7 @@ class _Look:
             cut.end = end
             self._take_span(cut)
         rows = [self.rows[number].until(end) for number in sorted(self.rows)]
-        return Picture(self.begin, end, [row for row in rows if row.spans], self.steps)
+        return Picture(self.begin, end, [row for row in rows if row.spans], self.steps, self.before)
 
     def _take_step(self, step: Step) -> None:
         window = self.window
@@ -135,6 +138,8 @@ class _Look:
             if self.begin is None:
                 self.begin = step.begin if window.first is not None else window.begin
             self.steps.append(step)
+        else:
+            self.before = step
 
     def _sees(self, time: float) -> bool:
         return self.begin is not None and time >= self.begin
