@@ -35,7 +35,9 @@ _IN_QUEUE: Final = ("", "preempted", "paused")
 class Options:
     """Options of a shadow."""
 
-    policy: str = option(DEFAULT_POLICY, "The policy that watches; its options are in [policy.NAME].")
+    policy: str = option(
+        DEFAULT_POLICY, "The policy that watches; its options are in [policy.NAME]."
+    )
     every: int = option(8, "Orders of waiting requests are compared so often.", unit="steps", ge=1)
     depth: int = option(16, "First waiting requests whose order is compared.", ge=2)
     path: str | None = option(
