@@ -11,7 +11,7 @@ from batchwright import SchedulingPolicy
 from batchwright.assembly import scheduler_from_config
 from batchwright.clock import VirtualClock
 from batchwright.context import Context
-from batchwright.exceptions import ConfigError, PluginError
+from batchwright.exceptions import ConfigError
 from batchwright.option import option
 from batchwright.protocols import Hosted, Observer
 from batchwright.scheduler import Scheduler
@@ -92,7 +92,7 @@ def test_hosted_have_slots_of_their_own() -> None:
 
 
 def test_an_unknown_name_is_told_with_its_option() -> None:
-    with pytest.raises(PluginError, match=r"observer\[0\]\.policy: there is no policy 'iner'"):
+    with pytest.raises(ConfigError, match=r"observer\[0\]\.policy: there is no policy 'iner'"):
         make_scheduler(observer=[{"use": "host", "policy": "iner"}])
 
 

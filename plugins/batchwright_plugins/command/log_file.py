@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from batchwright.default_plugins import DEFAULT_POLICY
 from batchwright_plugins.observer.decision_trail import follow, read_header
 
 if TYPE_CHECKING:
     from batchwright_plugins.observer.decision_trail import DecisionTrail
 
-__all__ = ["follow_log", "header_of"]
+__all__ = ["follow_log", "header_of", "recorded_policy"]
 
 
 def follow_log(path: Path) -> Iterator[DecisionTrail]:
@@ -35,6 +36,14 @@ def header_of(path: Path) -> dict[str, Any]:
     """
     with _reading(path), path.open(encoding="utf-8") as file:
         return read_header(file.readline())
+
+
+def recorded_policy(header: dict[str, Any]) -> str:
+    """Name of the policy that decided; empty if a log does not say."""
+    if "config" not in header:
+        return ""
+    name: str = header["config"].get("scheduler", {}).get("policy", DEFAULT_POLICY)
+    return name
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from attrs import define, field
 
-from batchwright_plugins.command.log_file import follow_log, header_of
+from batchwright_plugins.command.log_file import follow_log, header_of, recorded_policy
 
 if TYPE_CHECKING:
     from batchwright_plugins.observer.decision_trail import DecisionTrail
@@ -139,13 +139,7 @@ class Recording:
     @property
     def policy(self) -> str:
         """Name of the policy that decided; empty if the log does not say."""
-        from batchwright.default_plugins import DEFAULT_POLICY
-
-        config = self.header.get("config")
-        if config is None:
-            return ""
-        name: str = config.get("scheduler", {}).get("policy", DEFAULT_POLICY)
-        return name
+        return recorded_policy(self.header)
 
     def missing(self) -> Iterator[str]:
         """Say what keeps this log from being replayed; nothing if it can be."""

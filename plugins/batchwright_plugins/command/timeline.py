@@ -115,17 +115,16 @@ def _write_trace(path: Path, output: Path) -> None:
 
 
 def _draw(path: Path, svg: Path | None, png: Path | None, window: Window, rows: int) -> None:
-    from batchwright_plugins.command.log_file import follow_log, header_of
+    from batchwright_plugins.command.log_file import follow_log, header_of, recorded_policy
     from batchwright_plugins.command.spans import Spans
     from batchwright_plugins.command.timeline_svg import Drawing
     from batchwright_plugins.command.timeline_window import look
 
     header = header_of(path)
     picture = look(Spans().of(follow_log(path)), window)
-    config = header.get("config", {}).get("scheduler", {})
-    policy = config.get("policy", "fcfs") if "config" in header else ""
-    first, last = picture.steps[0].step, picture.steps[-1].step
-    title = f"{policy}: steps {first:,} to {last:,}" if policy else f"Steps {first:,} to {last:,}"
+    steps = f"steps {picture.steps[0].step:,} to {picture.steps[-1].step:,}"
+    policy = recorded_policy(header)
+    title = f"{policy}: {steps}" if policy else steps.capitalize()
     subtitle = (
         f"{path.name}; {len(picture.rows)} requests; at most {header['max_num_seqs']} at a time "
         f"and {header['max_num_batched_tokens']:,} tokens a step, in "

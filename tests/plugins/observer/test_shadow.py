@@ -12,7 +12,7 @@ import pytest
 from batchwright import SchedulingPolicy
 from batchwright.assembly import scheduler_from_config
 from batchwright.clock import VirtualClock
-from batchwright.exceptions import ConfigError, PluginError
+from batchwright.exceptions import ConfigError
 from batchwright.testing import Driver, drive, fakes, make_plugin, make_request
 from batchwright.verdicts import Pause
 from batchwright_plugins.observer.agreement import Agreement, Series, kendall_tau
@@ -233,7 +233,7 @@ def test_a_file_that_cannot_be_written_stops_the_start(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("policy", ["fcsf", ""])
 def test_an_unknown_policy_stops_the_start(policy: str) -> None:
-    with pytest.raises(PluginError, match=r"observer\[0\]\.policy"):
+    with pytest.raises(ConfigError, match=r"observer\[0\]\.policy"):
         make_scheduler(policy)
 
 
