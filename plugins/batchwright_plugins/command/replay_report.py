@@ -32,6 +32,8 @@ _COLUMNS: Final = (
     "end",
 )
 _SECONDS: Final = ("ttft", "e2e")
+_MOST_GROUPS: Final = 12
+"""Clients or classes that are told one by one, if there are no more."""
 _SAME: Final = 1e-6
 """Seconds up to which a request neither gains nor loses."""
 
@@ -128,14 +130,33 @@ def print_replay(console: Console, run: ReplayedRun, changes: Changes, show: int
     console.print()
     console.print(_sums(changes))
     verdicts = Counter(change.verdict for change in changes.requests)
-    told = [f"{verdicts[name]} {word}" for name, word in _VERDICTS.items()]
-    console.print(f"By end-to-end latency {', '.join(told)}.")
+    console.print(f"By end-to-end latency {_verdicts(verdicts)}.")
+    for field in ("client", "slo_class"):
+        for line in _groups(changes, field):
+            console.print(line, markup=False, soft_wrap=True)
     if show and verdicts["gained"] + verdicts["lost"]:
         console.print()
         console.print(_who(changes, show))
 
 
 _VERDICTS: Final = {"gained": "gained", "lost": "lost", "same": "did as before"}
+
+
+def _verdicts(counts: Counter[str]) -> str:
+    return ", ".join(f"{counts[name]} {word}" for name, word in _VERDICTS.items())
+
+
+def _groups(changes: Changes, field: str) -> Iterator[str]:
+    """How each client, or each class, fared; nothing where there are not several."""
+    groups: dict[str, list[Change]] = {}
+    for change in changes.requests:
+        groups.setdefault(str(change.before.fields.get(field, "none")), []).append(change)
+    if not 1 < len(groups) <= _MOST_GROUPS:
+        return
+    for name, group in sorted(groups.items()):
+        gain = mean([change.gain for change in group if change.gain is not None])
+        told = _verdicts(Counter(change.verdict for change in group))
+        yield f"  {field} {name}: {told}; mean gain {gain or 0.0:+,.3f} s"
 
 
 def _heads(run: ReplayedRun, changes: Changes) -> Iterator[tuple[str, str]]:

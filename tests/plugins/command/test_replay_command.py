@@ -84,6 +84,8 @@ def test_says_what_differs_first_and_what_changes(log: Path) -> None:
     assert "First difference: step 4, at 4.000 s. recorded admits '1' grants '1' 30, '3' 0" in text
     assert "replayed admits '3' grants '3' 10, '1' 0" in text
     assert "By end-to-end latency 1 gained, 2 lost, 1 did as before." in text
+    assert "client ada: 0 gained, 1 lost, 1 did as before; mean gain -1.000 s" in text
+    assert "slo_class chat: 1 gained, 0 lost, 0 did as before; mean gain +10.000 s" in text
 
 
 def test_writes_the_new_log_and_a_line_a_request(log: Path) -> None:
