@@ -23,7 +23,10 @@ PLUGINS = ROOT / "plugins" / "batchwright_plugins"
 HEAVY = {"torch", "transformers", "xformers", "safetensors", "tokenizers", "accelerate"}
 CORE_MAY_IMPORT = {"attrs", "importlib_metadata", "pluggy"}
 IMPORT_MAIN = "from batchwright_plugins.command.group import main"
-READERS = {("command", "batchwright_plugins.observer.decision_trail")}
+READERS = {
+    ("command", "batchwright_plugins.observer.decision_trail"),
+    ("command", "batchwright_plugins.observer.replay_record"),
+}
 """Kinds that read what another one writes, and with what."""
 MAX_CORE_LINES = 3000
 MAX_FUNCTION_LINES = 60

@@ -58,6 +58,7 @@ class Assembly:
         check_components(config, self.plugins)
         self.clock = clock or MonotonicClock()
         self._num_made = 0
+        self._truth: Truth | None = None
 
     def scheduler(
         self,
@@ -81,7 +82,8 @@ class Assembly:
         check_combinations(self.config, limits.max_model_len)
         options = _common(SchedulerSettings, self.config.scheduler)
         settings = SchedulerSettings(**{**options, "compat": COMPAT[options["compat"]]})
-        components = self._components(limits, truth, estimator)
+        self._truth = truth
+        components = self._components(limits, estimator)
         return Scheduler(components, settings, limits, self.clock)
 
     def engine(self) -> Engine:
@@ -156,8 +158,10 @@ class Assembly:
         executor: Executor = self.make(self.config.once("executor"), unknown)
         return executor.inspect(self._model_settings(path, self._attention(unknown)))
 
-    def make(self, use: Use, limits: EngineLimits, **parts: Any) -> Any:
-        """Build one component.
+    def make(
+        self, use: Use, limits: EngineLimits, context: type[Context] = Context, **parts: Any
+    ) -> Any:
+        """Build one component, and those that it hosts.
 
         Raises:
             PluginError: Its constructor failed.
@@ -166,7 +170,23 @@ class Assembly:
         label = (
             f"{use.kind} {use.name!r} ({found.distribution_label or found.path or found.module})"
         )
-        return self._build(found.cls, use.options, use.path, label, limits, parts)
+        return self._build(found.cls, use.options, use.path, label, limits, parts, context)
+
+    def _hosted(
+        self, cls: type[Component], options: Any, path: str, limits: EngineLimits
+    ) -> dict[str, Any]:
+        """Build what a component hosts."""
+        found = {}
+        for name, hosted in cls.hosts.items():
+            use = self.config.once(hosted.kind)
+            if hosted.option:
+                chosen = getattr(options, hosted.option)
+                use = self.config.named(hosted.kind, chosen, f"{path}.{hosted.option}")
+            if hosted.kind == "predictor":
+                found[name] = self._predictor(use, limits)
+            else:
+                found[name] = self.make(use, limits, hosted.context)
+        return found
 
     def _build(
         self,
@@ -176,9 +196,11 @@ class Assembly:
         label: str,
         limits: EngineLimits,
         parts: Mapping[str, Any],
+        context: type[Context] = Context,
     ) -> Any:
         options = structure_options(cls, table, path, self.config.source)
-        ctx = Context(
+        hosted = self._hosted(cls, options, path, limits)
+        ctx = context(
             label=label,
             path=path,
             slot=self._num_made,
@@ -186,8 +208,9 @@ class Assembly:
             seed=f"{self.config.scheduler.seed}/{path}/{cls.name}",
             limits=limits,
             folder=self.config.base_path,
+            config=self.config,
         )
-        ctx.parts.update(parts)
+        ctx.parts.update(hosted, **parts)
         self._num_made += 1
         try:
             component = cls(options, ctx)
@@ -200,9 +223,7 @@ class Assembly:
             what = f"cannot be built: {type(error).__name__}: {error}"
             raise PluginError(what, where=f"{label}: {cls.__name__}.__init__") from error
 
-    def _components(
-        self, limits: EngineLimits, truth: Truth | None, estimator: Estimator | None
-    ) -> Components:
+    def _components(self, limits: EngineLimits, estimator: Estimator | None) -> Components:
         once = self.config.once
         self._num_made = 0  # slots of request.state belong to the scheduler's components
         hasher = self.make(once("hasher"), limits)
@@ -220,7 +241,7 @@ class Assembly:
             policy=policy,
             victim=self.make(self._victim(policy), limits),
             preemption=self.make(once("preemption"), limits),
-            predictor=self._predictor(once("predictor"), limits, truth),
+            predictor=self._predictor(once("predictor"), limits),
             estimator=estimator or self.make(once("estimator"), limits),
             gates=listed("gate", Gate),
             controls=listed("control", Control),
@@ -230,7 +251,7 @@ class Assembly:
             observers=listed("observer", Observer),
         )
 
-    def _predictor(self, use: Use, limits: EngineLimits, truth: Truth | None) -> Any:
+    def _predictor(self, use: Use, limits: EngineLimits) -> Any:
         """Build the predictor, with the truth if it reads that.
 
         Raises:
@@ -238,10 +259,10 @@ class Assembly:
         """
         if not self.plugins.find(use.kind, use.name, option=use.option).cls.reads_truth:
             return self.make(use, limits)
-        if truth is None:
+        if self._truth is None:
             problem = f"{use.name!r} reads true output lengths, which only a simulation knows"
             raise ConfigError(problem, path=use.option, source=self.config.source)
-        return self.make(use, limits, truth=truth)
+        return self.make(use, limits, truth=self._truth)
 
     def _parts_of(self, feature: Feature, limits: EngineLimits) -> list[Any]:
         """Build the components that belong to a feature."""

@@ -19,6 +19,7 @@ from batchwright.request_view import RequestView
 from batchwright.step_view import StepView
 
 if TYPE_CHECKING:
+    from batchwright.config import Config
     from batchwright.protocols.component import Component
     from batchwright.protocols.estimator import Estimator
     from batchwright.scheduler.state import State
@@ -65,6 +66,7 @@ class Context:
         parts: Components that this one is built of, by kind (a KV manager's hasher
             and eviction, a simulated executor's estimator); ``truth`` for a predictor
             that reads it.
+        config: The whole configuration, for records of the run; None where there is none.
         log: A logger named after the component.
     """
 
@@ -87,6 +89,7 @@ class Context:
         seed: str,
         limits: EngineLimits,
         folder: Path = Path(),
+        config: Config | None = None,
     ) -> None:
         self.label = label
         self.path = path
@@ -96,6 +99,7 @@ class Context:
         self._seed = seed
         self.limits = limits
         self.folder = folder
+        self.config = config
         self.parts: dict[str, Any] = {}
         self.log = logging.getLogger(f"batchwright.{label.split(' (')[0]}")
         self._state: State | None = None

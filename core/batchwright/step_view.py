@@ -89,6 +89,10 @@ class StepView:
         """Plans that are not updated yet."""
         return len(self._state.fence.flights)
 
+    def next_waiting(self, count: int) -> list[RequestView]:
+        """The first requests of the policy's queue, in order; O(count log n)."""
+        return self._state.components.policy.queue.first(count)
+
     def request(self, request_id: str) -> RequestView | None:
         """A live request, or None."""
         request = self._state.requests.get(request_id)

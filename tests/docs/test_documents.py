@@ -7,7 +7,8 @@ A fence says what its block is:
 - ``toml``: a configuration, relative to ``examples/``; ``load=PATH`` loads a plugin that
   another block wrote, ``plugin=MODULE`` a package of ``contrib/``; ``project`` is none.
 - ``console``: commands behind ``$``; ``exit=N`` says how they end; ``model`` needs one;
-  ``picture=PATH`` is the picture that a comparison makes, the block behind it what it answers.
+  ``picture=PATH`` is the picture that a comparison makes, the block behind it what it answers;
+  ``continue`` goes on in the folder that the block before it left.
 - ``sh``: ``make`` and ``pip`` as a newcomer types them.
 - ``text``: what is printed.
 """
@@ -118,13 +119,17 @@ def test_python_block_runs(block: Block, workspace: Path) -> None:
 
 def code_before(block: Block) -> Iterator[str]:
     """The code of a block, behind that of those which it continues."""
-    python = [b for b in blocks_of(block.document) if b.kind == "python"]
-    index = python.index(block)
-    start = index
-    while "continue" in python[start].flags:
-        start -= 1
-    for part in python[start : index + 1]:
+    for part in continued(block):
         yield part.text
+
+
+def continued(block: Block) -> list[Block]:
+    """A block, behind those of its kind which it continues."""
+    alike = [b for b in blocks_of(block.document) if b.kind == block.kind]
+    start = index = alike.index(block)
+    while "continue" in alike[start].flags:
+        start -= 1
+    return alike[start : index + 1]
 
 
 @pytest.mark.parametrize("block", of_kind("toml"), ids=str)
@@ -158,13 +163,14 @@ def written_by_blocks(block: Block, workspace: Path) -> list[Path]:
 
 @pytest.mark.parametrize("block", of_kind("console"), ids=str)
 def test_command_works(block: Block, workspace: Path) -> None:
-    for command in commands(block):
-        done = call(command, workspace)
-        assert done.returncode == int(block.flags.get("exit", 0)), done.stderr + done.stdout
-        if "picture" in block.flags:
-            made = (workspace / "tmp" / "compare" / "figure.svg").read_text()
-            assert made == (ROOT / block.flags["picture"]).read_text()
-            assert done.stdout == block_after(block).text
+    for part in continued(block):
+        for command in commands(part):
+            done = call(command, workspace)
+            assert done.returncode == int(part.flags.get("exit", 0)), done.stderr + done.stdout
+            if "picture" in part.flags:
+                made = (workspace / "tmp" / "compare" / "figure.svg").read_text()
+                assert made == (ROOT / part.flags["picture"]).read_text()
+                assert done.stdout == block_after(part).text
 
 
 def block_after(block: Block) -> Block:

@@ -19,7 +19,7 @@ from batchwright.testing.executor import ScriptedExecutor
 from .cases import ACTING, random_arrivals, random_config
 
 EOS = 996
-LOG = {"use": "decision-log", "path": "decisions.jsonl", "block_ids": True}
+LOG = {"use": "decision-log", "path": "decisions.jsonl", "block_ids": True, "replay": False}
 
 
 class Timed(ScriptedExecutor):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from batchwright.config.config import Config
 from batchwright.config.structure import Problem, Structure, raise_problems
@@ -31,8 +32,22 @@ def check_components(config: Config, plugins: PluginManager) -> None:
         except PluginError as error:
             structure.note(use.option or use.path, error.message)
         else:
-            structure.build(component.Options, use.options, use.path)
+            options = structure.build(component.Options, use.options, use.path)
+            for problem in _hosted_problems(component, options, use.path, plugins):
+                structure.note(*problem)
     raise_problems(structure.problems, config.source)
+
+
+def _hosted_problems(
+    component: type[Any], options: Any, path: str, plugins: PluginManager
+) -> Iterator[tuple[str, str]]:
+    """What is wrong with the names of components that one hosts."""
+    for hosted in component.hosts.values() if options is not None else ():
+        if hosted.option:
+            try:
+                plugins.find(hosted.kind, getattr(options, hosted.option))
+            except PluginError as error:
+                yield f"{path}.{hosted.option}", error.message
 
 
 def check_combinations(config: Config, max_model_len: int | None) -> None:

@@ -2,7 +2,7 @@
 
 from batchwright.protocols.attention import AttentionBackend
 from batchwright.protocols.command import Command
-from batchwright.protocols.component import Component, Lifecycle
+from batchwright.protocols.component import Component, Hosted, Lifecycle
 from batchwright.protocols.control import Caps, Control
 from batchwright.protocols.estimator import Estimator, StepShape
 from batchwright.protocols.executor import Executor, ModelInfo, ModelSettings, Tokenizer, Truth
@@ -32,6 +32,7 @@ __all__ = [
     "Feature",
     "Gate",
     "Hasher",
+    "Hosted",
     "KVManager",
     "Lifecycle",
     "Limit",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 from attrs import frozen
@@ -15,6 +15,25 @@ from batchwright.request_view import RequestView
 @frozen
 class NoOptions:
     """The options of a component that has none."""
+
+
+@frozen
+class Hosted:
+    """A component that is made for another one, which decides when it is asked.
+
+    It is built like any other, with a context and a slot of ``request.state`` of its own,
+    and bound to the scheduler; to set it up, to tell it what happens and to close it is
+    its host's affair.
+
+    Args:
+        kind: Its kind.
+        option: The option of the host that names it; empty: the one that is configured.
+        context: The class of its context.
+    """
+
+    kind: str
+    option: str = ""
+    context: type[Context] = Context
 
 
 class Component(ABC):
@@ -33,6 +52,8 @@ class Component(ABC):
 
     name: ClassVar[str] = ""
     Options: ClassVar[type] = NoOptions
+    hosts: ClassVar[Mapping[str, Hosted]] = {}
+    """Components that are made for this one, by the name under which ``ctx.parts`` has them."""
     idle_methods: Collection[str] = ()
 
     def __init__(self, options: Any, ctx: Context) -> None:

@@ -55,3 +55,7 @@ class Components:
         yield from self.resources
         yield from self.features
         yield from self.observers
+
+    def hosted(self) -> Iterator[Component]:
+        """What was made for one of these, and is not among them."""
+        return (c.ctx.parts[name] for c in self for name in c.hosts)

@@ -70,7 +70,7 @@ class Scheduler:
         self._doing = ""
         self._tells_steps = state.announcer.wants("on_step")
         self._tells_outputs = state.announcer.wants("on_outputs")
-        for component in components:
+        for component in (*components, *components.hosted()):
             component.ctx.bind(state, component)
         for component in components:
             set_up(component)

@@ -87,7 +87,7 @@ class State:
         self.ended: dict[str, Finish] = {}
         self.to_end: list[tuple[str, RequestStatus, str]] = []
         self.step_id = 0
-        self.num_slots = sum(1 for _ in components)
+        self.num_slots = sum(1 for _ in (*components, *components.hosted()))
         self.now = clock.now()
         self.admission_paused = False
         self.has_changed = True

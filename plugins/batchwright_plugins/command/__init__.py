@@ -14,8 +14,10 @@ from batchwright_plugins.command.config import ConfigCommand
 from batchwright_plugins.command.explain import ExplainCommand
 from batchwright_plugins.command.new import NewCommand
 from batchwright_plugins.command.plugins import PluginsCommand
+from batchwright_plugins.command.replay import ReplayCommand
 from batchwright_plugins.command.run import RunCommand
 from batchwright_plugins.command.simulate import SimulateCommand
+from batchwright_plugins.command.timeline import TimelineCommand
 from batchwright_plugins.command.workload import WorkloadCommand
 
 __all__ = [
@@ -26,8 +28,10 @@ __all__ = [
     "ExplainCommand",
     "NewCommand",
     "PluginsCommand",
+    "ReplayCommand",
     "RunCommand",
     "SimulateCommand",
+    "TimelineCommand",
     "WorkloadCommand",
 ]
 
@@ -43,7 +47,9 @@ def batchwright_register_command() -> list[type[Command]]:
         ExplainCommand,
         NewCommand,
         PluginsCommand,
+        ReplayCommand,
         RunCommand,
         SimulateCommand,
+        TimelineCommand,
         WorkloadCommand,
     ]

@@ -13,8 +13,6 @@ from batchwright import Command
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from batchwright_plugins.observer.decision_trail import DecisionTrail
-
 __all__ = ["ExplainCommand"]
 
 
@@ -53,10 +51,11 @@ def _explain(request_id: str | None, path: Path, *, waiting: bool) -> None:
 
 def _story(path: Path, request_id: str) -> Iterator[str]:
     from batchwright.suggest import did_you_mean
+    from batchwright_plugins.command.log_file import follow_log
     from batchwright_plugins.command.story import Story
 
     story, ids = Story(request_id), dict[str, None]()
-    for trail in _follow(path):
+    for trail in follow_log(path):
         story.read(trail)
         ids |= dict.fromkeys(trail.added)
     if not story.is_known:
@@ -69,7 +68,9 @@ def _story(path: Path, request_id: str) -> Iterator[str]:
 
 
 def _waiting(path: Path) -> Iterator[str]:
-    (trail,) = deque(_follow(path), maxlen=1) or (None,)
+    from batchwright_plugins.command.log_file import follow_log
+
+    (trail,) = deque(follow_log(path), maxlen=1) or (None,)
     if trail is None or trail.step is None:
         yield "no step was made yet"
         return
@@ -78,25 +79,3 @@ def _waiting(path: Path) -> Iterator[str]:
     width = max(map(len, trail.waiting), default=0)
     for request_id in trail.waiting:
         yield f"{request_id:<{width}}  {trail.why(request_id)}"
-
-
-def _follow(path: Path) -> Iterator[DecisionTrail]:
-    """Follow a log.
-
-    Raises:
-        ClickException: It cannot be read, or is no decision log; says why.
-    """
-    from batchwright_plugins.observer.decision_trail import follow
-
-    try:
-        with path.open(encoding="utf-8") as file:
-            yield from follow(file)
-    except FileNotFoundError as error:
-        hint = 'the observer "decision-log" writes one during a run; --log names another'
-        raise click.ClickException(f"there is no decision log {path}; {hint}") from error
-    except OSError as error:
-        raise click.ClickException(f"{path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise click.ClickException(f"{path}: is no decision log: it is no text") from error
-    except ValueError as error:
-        raise click.ClickException(f"{path}: {error}") from error

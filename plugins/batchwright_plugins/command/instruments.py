@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from batchwright.clock import Clock
     from batchwright.config import Config
 
-__all__ = ["PROGRESS", "STATS", "instrumented"]
+__all__ = ["PROGRESS", "SHADOW", "STATS", "instrumented"]
 
 STATS: Final = "stats"
 PROGRESS: Final = "progress"
+SHADOW: Final = "shadow"
 
 
 def instrumented(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from batchwright_plugins.command.instruments import STATS
+from batchwright_plugins.command.instruments import SHADOW, STATS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,6 +25,7 @@ __all__ = [
     "print_figures",
     "print_report",
     "served_rows",
+    "shadows_of",
     "sizes",
     "start_lines",
     "stats_of",
@@ -119,6 +120,8 @@ def served_rows(engine: Engine) -> Iterator[tuple[str, str]]:
     yield "preemptions", f"{stats['preemptions']:,}"
     yield "recomputed tokens", _part(stats, "recomputed_tokens", "recompute_tax_ratio")
     yield "prefix hits", _part(stats, "prefix_hit_tokens", "prefix_hit_ratio")
+    for found in shadows_of(engine):
+        yield f"shadow {found['policy']}", _agreement(found)
 
 
 _OF = {"recompute_tax_ratio": "of all computed tokens", "prefix_hit_ratio": "of all prompt tokens"}
@@ -142,6 +145,26 @@ def stats_of(engine: Engine) -> Mapping[str, Any]:
     observers = engine.scheduler.components.observers
     found = [observer for observer in observers if observer.name == STATS]
     return found[0].summary() if found else {}
+
+
+def shadows_of(engine: Engine) -> list[Mapping[str, Any]]:
+    """What policies that only watched have to say."""
+    observers = engine.scheduler.components.observers
+    return [observer.summary() for observer in observers if observer.name == SHADOW]
+
+
+def _agreement(shadow: Mapping[str, Any]) -> str:
+    """How far a shadow agreed, in a line."""
+    words = {"same_choices_ratio": "choices", "same_admissions_ratio": "admissions"}
+    words["same_grants_ratio"] = "grants"
+    told = [f"same {w} {shadow[k]:.0%}" for k, w in words.items() if shadow[k] is not None]
+    tau = shadow["order_tau"]
+    told += [] if tau is None else [f"order of the queue {tau:+.2f} (tau)"]
+    told += [f"would have had some yield in {shadow['yield_steps']} steps"] * (
+        shadow["yield_steps"] > 0
+    )
+    told += [f"left out: {shadow['failure']}"] if shadow["failure"] else []
+    return ", ".join(told) or "nothing to compare"
 
 
 def _question(line: PromptLine) -> str:

@@ -20,6 +20,7 @@ from batchwright_plugins.command.report import (
     ends_row,
     print_figures,
     served_rows,
+    shadows_of,
     sizes,
     stats_of,
 )
@@ -222,5 +223,6 @@ def _summary(config: Config, simulation: Simulation, oracles: list[str]) -> dict
         "requests_arrived": simulation.arriving.num_taken,
         "requests_refused": simulation.reasons["refused"],
         **stats_of(simulation.engine),
+        **({"shadows": shadows} if (shadows := shadows_of(simulation.engine)) else {}),
         **scheduler.components.predictor.summary(),
     }

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from attrs import define, field
+
+from batchwright_plugins.command.spans import gist
 
 if TYPE_CHECKING:
     from batchwright_plugins.observer.decision_trail import DecisionTrail
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
 __all__ = ["Story", "tell_grants"]
 
 _PAUSE = "pauses: its policy gives its seat to others, its blocks stay its own"
-_NUMBERS = re.compile(r"\d+")
 
 
 @define
@@ -124,7 +124,7 @@ class Story:
             self._paused = "(executor)" not in why
             self._say(step, _PAUSE if self._paused else "is to be computed again")
             chapter = None
-        if chapter is None or _gist(chapter.why) != _gist(why):
+        if chapter is None or gist(chapter.why) != gist(why):
             self._close()
             self._chapter = chapter = _Chapter(step, step)
         chapter.last, chapter.why = step, why
@@ -176,11 +176,6 @@ def tell_grants(grants: list[tuple[int, int]], work: str = "prefill") -> str:
         drafts = f" of {num_tokens} tokens" if num_tokens != len(decodes) else ""
         told.append(steps + drafts)
     return ", then ".join(told)
-
-
-def _gist(why: str) -> str:
-    """A reason without its numbers, which may change from step to step."""
-    return _NUMBERS.sub("", why)
 
 
 def _told(chapter: _Chapter) -> tuple[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -12,9 +13,11 @@ from batchwright.exceptions import ConfigError
 from batchwright.option import option
 from batchwright.protocols import Observer
 from batchwright_plugins.observer.decision_trail import FORMAT, VERSION
+from batchwright_plugins.observer.replay_record import Contents, deciding, fields_of
 
 if TYPE_CHECKING:
     from batchwright.context import Context
+    from batchwright.messages import StepOutputs
     from batchwright.request_view import RequestView
     from batchwright.step_record import StepRecord
 
@@ -31,17 +34,24 @@ class Options:
     )
     flush: bool = option(False, "Whether each line is on disk before the next step.")
     block_ids: bool = option(False, "Whether blocks are listed by id instead of counted.")
+    replay: bool = option(True, "Whether it says, too, what `batchwright replay` needs.")
 
 
 class DecisionLog(Observer):
     """What each step decided and why, as JSON lines: equal runs write equal bytes.
 
-    The first line names the format, its version and the sizes of the run. Then comes
-    one line a step; keys that would be empty are left out:
+    The first line names the format, its version, the sizes of the run, and ``config``:
+    what in the configuration decides, without what is default; ``folder`` is where its
+    paths start, seen from the log. Then comes one line a step; keys that would be empty
+    are left out:
 
     - ``step``, ``time`` (seconds on the scheduler's clock), ``budget``, ``tokens``
-    - ``added``: by request, ``[prompt tokens, most output tokens, arrival time]``
-    - ``finished``: by request, ``[reason, detail]``; ended since the line before
+    - ``done``: ``[step, time]`` of each step whose results came since the line before; left
+      out where that is the last step, done at this line's time
+    - ``added``: by request, ``[prompt tokens, most output tokens, arrival time, fields]``;
+      ``fields`` are those of the request that were given, and ``contents``
+    - ``finished``: by request, ``[reason, detail, output tokens, contents]``; ended since
+      the line before
     - ``admitted``: by request, tokens that the prefix cache held of it; in order of
       admission. ``resumed``: those among them that had been preempted
     - ``grants``: by request, ``[tokens owed, tokens granted, new blocks]``; of those whose
@@ -60,6 +70,10 @@ class DecisionLog(Observer):
     A line without ``step`` has only what was added and finished meanwhile: at the end,
     and where a request did both between two steps. A step costs what changes in it,
     whatever waits. ``decision_trail`` reads it back.
+
+    ``contents`` stands for full blocks of tokens, 8 characters each: equal for prefixes that
+    are equal, so that a replay hits what the run did; no token can be read from it. Behind
+    ``added`` it is the prompt's, behind ``finished`` that of the blocks filled since.
     """
 
     name = "decision-log"
@@ -69,7 +83,9 @@ class DecisionLog(Observer):
         super().__init__(options, ctx)
         self._file: IO[str] | None = None
         self._added: dict[str, list[Any]] = {}
-        self._finished: dict[str, list[str]] = {}
+        self._finished: dict[str, list[Any]] = {}
+        self._done: list[tuple[int, float]] = []
+        self._undone: int | None = None
         self._stop: list[str | None] | None = None
         self._num_lines = 0
 
@@ -87,6 +103,7 @@ class DecisionLog(Observer):
                 f"cannot be written: {error.strerror}: {path}", path=f"{self.ctx.path}.path"
             ) from error
         limits = self.ctx.limits
+        self._contents = Contents(limits.block_size) if limits.enable_prefix_caching else None
         self._write(
             {
                 "format": FORMAT,
@@ -96,8 +113,16 @@ class DecisionLog(Observer):
                 "max_num_seqs": limits.max_num_seqs,
                 "max_num_batched_tokens": limits.max_num_batched_tokens,
                 "max_model_len": limits.max_model_len,
+                **self._replay_header(path),
             }
         )
+
+    def _replay_header(self, path: Path) -> dict[str, Any]:
+        config = self.ctx.config
+        if config is None or not self.options.replay:
+            return {}
+        folder = os.path.relpath(config.base_path.resolve(), path.resolve().parent)
+        return {"config": deciding(config, self.ctx.limits), "folder": folder.replace(os.sep, "/")}
 
     def close(self) -> None:
         if self._file is None:
@@ -118,13 +143,27 @@ class DecisionLog(Observer):
             request.max_tokens,
             request.arrival_time,
         ]
+        if self.options.replay:
+            fields = fields_of(request)
+            if self._contents is not None:
+                contents = self._contents.of_prompt(request, self.ctx.slot)
+                fields |= {"contents": contents} if contents else {}
+            self._added[request.request_id] += [fields] if fields else []
 
     def on_finish(self, request: RequestView) -> None:
         assert request.finish is not None
         finish = request.finish
         if request.request_id in self._added:
             self._write_events()
-        self._finished[request.request_id] = [finish.reason, finish.detail]
+        end = self._finished[request.request_id] = [finish.reason, finish.detail]
+        if self.options.replay:
+            end.append(request.num_output_tokens)
+            if self._contents is not None:
+                contents = self._contents.of_outputs(request, self.ctx.slot)
+                end += [contents] if contents else []
+
+    def on_outputs(self, outputs: StepOutputs) -> None:
+        self._done.append((outputs.step_id, self.ctx.clock.now()))
 
     def on_step(self, record: StepRecord) -> None:
         view = record.view
@@ -133,6 +172,7 @@ class DecisionLog(Observer):
             "time": view.now,
             "budget": record.budget,
             "tokens": record.plan.total_num_scheduled_tokens,
+            **self._take_done(view.now),
             **self._take_events(),
             **self._decisions(record),
             "running": view.num_running,
@@ -140,13 +180,22 @@ class DecisionLog(Observer):
             "parked": view.num_parked,
             "free": view.num_free_blocks,
         }
+        self._undone = record.plan.step_id
         self._write(line)
+
+    def _take_done(self, now: float) -> dict[str, Any]:
+        """Steps that were done since the last line, unless it is what a reader expects."""
+        done, self._done = self._done, []
+        expected = [] if self._undone is None else [(self._undone, now)]
+        self._undone = None
+        return {} if done == expected else {"done": done}
 
     def _write_events(self) -> None:
         """Write a line between steps."""
         events = self._take_events()
         if events:
-            self._write({"time": self.ctx.clock.now(), **events})
+            now = self.ctx.clock.now()
+            self._write({"time": now, **self._take_done(now), **events})
 
     def _take_events(self) -> dict[str, Any]:
         events = {"added": self._added, "finished": self._finished}
@@ -203,7 +252,8 @@ class DecisionLog(Observer):
 
     def _write(self, line: dict[str, Any]) -> None:
         assert self._file is not None, "setup() was called"
-        self._file.write(json.dumps(line, separators=(",", ":"), ensure_ascii=False) + "\n")
+        text = json.dumps(line, separators=(",", ":"), ensure_ascii=False, default=str)
+        self._file.write(f"{text}\n")
         self._num_lines += 1
         if self.options.flush:
             self._file.flush()

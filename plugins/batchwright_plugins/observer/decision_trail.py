@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from attrs import define, field
 
-__all__ = ["FORMAT", "VERSION", "DecisionTrail", "follow"]
+__all__ = ["FORMAT", "VERSION", "DecisionTrail", "follow", "read_header"]
 
 
 FORMAT: Final = "batchwright-decisions"
@@ -33,7 +33,14 @@ class DecisionTrail:
         preempted: By request that the last step took blocks from, for whom (or None).
         added: By request that the last line added, prompt tokens, most output tokens,
             and time of arrival.
+        fields: By request that the last line added, what else it says of it.
         finished: By request, (reason, detail).
+        ended: By request that the last line ended, all that it says of it.
+        resumed: Those that the last step admitted again, after a preemption.
+        done: Steps that were done since the line before, and when (seconds).
+        new_reasons: Why requests wait, where the last step changed that.
+        num_free_blocks: Blocks that were free behind the last step.
+        lists_blocks: Whether the last step listed blocks by id.
     """
 
     is_step: bool = False
@@ -47,17 +54,31 @@ class DecisionTrail:
     admitted: dict[str, int] = field(factory=dict)
     preempted: dict[str, str | None] = field(factory=dict)
     added: dict[str, tuple[int, int, float]] = field(factory=dict)
+    fields: dict[str, dict[str, Any]] = field(factory=dict)
     finished: dict[str, tuple[str, str]] = field(factory=dict)
+    ended: dict[str, list[Any]] = field(factory=dict)
+    resumed: list[str] = field(factory=list)
+    done: list[tuple[int, float]] = field(factory=list)
+    new_reasons: dict[str, str] = field(factory=dict)
+    num_free_blocks: int = 0
+    lists_blocks: bool = False
+    _undone: int | None = None
 
     def read(self, line: dict[str, Any]) -> None:
         """Take in one line after the header."""
-        for request_id, (reason, detail) in line.get("finished", {}).items():
+        self.time = line.get("time", self.time)
+        expected = [] if self._undone is None else [(self._undone, self.time)]
+        self.done = line.get("done", expected)
+        self._undone = line.get("step")
+        self.ended = line.get("finished", {})
+        for request_id, (reason, detail, *_) in self.ended.items():
             self.running.pop(request_id, None)
             self.waiting.pop(request_id, None)
             self.finished[request_id] = reason, detail
-        self.added = {key: tuple(what) for key, what in line.get("added", {}).items()}
+        added = line.get("added", {}).items()
+        self.added = {key: tuple(what[:3]) for key, what in added}
+        self.fields = {key: what[3] for key, what in added if len(what) > 3}
         self.waiting |= dict.fromkeys(self.added, "")
-        self.time = line.get("time", self.time)
         self.is_step = "step" in line
         if self.is_step:
             self._read_step(line)
@@ -79,13 +100,16 @@ class DecisionTrail:
     def _read_step(self, line: dict[str, Any]) -> None:
         self.step = line["step"]
         self.preempted, self.admitted = line.get("preempted", {}), line.get("admitted", {})
+        self.num_free_blocks = line.get("free", 0)
+        self.resumed = line.get("resumed", [])
         for request_id in self.preempted:
             self.running.pop(request_id, None)
             self.waiting[request_id] = ""
         for request_id in self.admitted:
             self.waiting.pop(request_id, None)
             self.running[request_id] = None
-        for request_id, reason in line.get("waits", {}).items():
+        self.new_reasons = line.get("waits", {})
+        for request_id, reason in self.new_reasons.items():
             self.running.pop(request_id, None)  # it paused, or its executor was lost
             self.waiting[request_id] = reason
         if "stop" in line:
@@ -93,6 +117,7 @@ class DecisionTrail:
         visited = line.get("grants", {}).items()
         grants = {key: grant for key, (_, grant, _) in visited}
         self.owed = {key: owed for key, (owed, _, _) in visited}
+        self.lists_blocks = any(type(new) is list for _, _, new in line.get("grants", {}).values())
         idle = line.get("left_out", ())
         carried = [key for key in self.running if key not in grants and key not in idle]
         self.grants = dict.fromkeys(carried, 1) | grants
@@ -111,7 +136,7 @@ def follow(lines: Iterable[str]) -> Iterator[DecisionTrail]:
         ValueError: It is no decision log, or one of another version; says which line.
     """
     rows = iter(lines)
-    _check_header(next(rows, ""))
+    read_header(next(rows, ""))
     trail = DecisionTrail()
     for number, row in enumerate(rows, 2):
         try:
@@ -124,7 +149,12 @@ def follow(lines: Iterable[str]) -> Iterator[DecisionTrail]:
         yield trail
 
 
-def _check_header(row: str) -> None:
+def read_header(row: str) -> dict[str, Any]:
+    """Read the first line of a log.
+
+    Raises:
+        ValueError: It is no header of a decision log, or of one of another version.
+    """
     try:
         header = json.loads(row)
     except ValueError:
@@ -136,3 +166,4 @@ def _check_header(row: str) -> None:
             f"is a decision log of version {header.get('version')!r}; this Batchwright reads "
             f"version {VERSION}"
         )
+    return header

@@ -44,7 +44,10 @@ def test_w5_reads_as_it_was_decided(tmp_path):
     header, *steps = lines_of(tmp_path / "log")
     assert header["format"] == "batchwright-decisions"
     assert header["num_usable_blocks"] == 13
-    assert steps[1]["added"] == {"D": [60, 20, 1.0]}
+    assert steps[1]["added"] == {
+        "D": [60, 20, 1.0, {"contents": steps[1]["added"]["D"][3]["contents"]}]
+    }
+    assert len(steps[1]["added"]["D"][3]["contents"]) == 8 * (60 // 16)
     assert steps[1]["grants"] == {"D": [60, 60, [8, 9, 10, 11]]}
     assert steps[1]["carried"] == 4
     assert steps[2]["blocks"] == {"A": [12]}
@@ -52,7 +55,7 @@ def test_w5_reads_as_it_was_decided(tmp_path):
     assert steps[3]["preempted"] == {"D": "C"}
     assert steps[3]["waits"] == {"D": "preempted (shortage)"}
     assert steps[3]["stop"] == [None, "a running request ran out of blocks in this step"]
-    assert steps[4]["finished"] == {"E": ["length", "max_tokens"]}
+    assert steps[4]["finished"] == {"E": ["length", "max_tokens", 4]}
     assert steps[4]["admitted"] == {"D": 48}
     assert steps[4]["resumed"] == ["D"]
     assert steps[4]["grants"]["D"][:2] == [14, 14]

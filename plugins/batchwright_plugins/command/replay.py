@@ -1,0 +1,93 @@
+"""``batchwright replay``: what another policy would have made of a recorded run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from batchwright import Command
+from batchwright_plugins.command.options import override_option
+
+__all__ = ["ReplayCommand"]
+
+
+class ReplayCommand(Command):
+    """Repeats the run of a decision log under another policy, and says what changes."""
+
+    name = "replay"
+    help = "Repeat a recorded run under another policy."
+
+    def build(self) -> click.Command:
+        return _replay
+
+
+@click.command("replay")
+@click.argument("path", metavar="LOG", type=click.Path(path_type=Path))
+@click.option(
+    "--policy",
+    metavar="NAME[=FILE]",
+    help="Who decides; NAME=FILE takes it from a file. Default: the recorded one.",
+)
+@click.option(
+    "--from-step",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="The first step that it decides; up to there the recorded policy does. Default: 0.",
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The new log; what changed goes into a .csv beside it. Default: beside LOG, with the "
+    "policy in its name.",
+)
+@click.option(
+    "--trust-estimator",
+    is_flag=True,
+    help="Estimate step times even if the estimator does not fit the recorded ones.",
+)
+@click.option(
+    "--show", type=click.IntRange(min=0), default=5, help="Requests that are shown. Default: 5."
+)
+@override_option
+def _replay(
+    path: Path,
+    policy: str | None,
+    output: Path | None,
+    overrides: tuple[str, ...],
+    *,
+    from_step: int,
+    trust_estimator: bool,
+    show: int,
+) -> None:
+    """Repeat the run that LOG records, under another policy, and say what changes.
+
+    What arrives, what is answered and when requests are aborted is as recorded. As long
+    as every decision is, too, steps take as long as they did; from the first other one on
+    the estimator of the recorded configuration says how long (-o changes it, and whatever
+    else). Without --policy the recorded run is repeated, byte for byte.
+
+    The exit code is 1 if it cannot be, and 130 after Ctrl-C.
+    """
+    from rich.console import Console
+
+    from batchwright_plugins.command.recording import Recording
+    from batchwright_plugins.command.replay_report import Changes, print_replay
+    from batchwright_plugins.command.replayed_run import ReplayedRun
+
+    name = (policy or "again").partition("=")[0]
+    log = output or path.with_name(f"{path.stem}-{name}{path.suffix}")
+    run = ReplayedRun(
+        path, policy, from_step=from_step, overrides=overrides, log=log, trusts=trust_estimator
+    )
+    run.run()
+    changes = Changes(run.recording, Recording(log))
+    changes.write(log.with_suffix(".csv"))
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = 120  # whoever reads a pipe wraps lines as he likes
+    print_replay(console, run, changes, show)
+    click.echo(f"{log} and {log.with_suffix('.csv').name}, in {run.seconds:.1f} s", err=True)
+    if run.drive.signal is not None:
+        raise SystemExit(128 + run.drive.signal)

@@ -1,0 +1,138 @@
+"""What a decision log says beyond decisions, so that the run can be repeated."""
+
+from __future__ import annotations
+
+from array import array
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+
+if TYPE_CHECKING:
+    from batchwright.config import Config
+    from batchwright.context import EngineLimits
+    from batchwright.request_view import RequestView
+
+__all__ = ["Contents", "blocks_of", "deciding", "fields_of"]
+
+_DIGEST_SIZE: Final = 6
+"""Bytes of a block's digest: 8 characters in base64."""
+_MADE: Final = 1 << 31
+"""Token ids from here on say which block a replay has made them for."""
+
+_SECTIONS: Final = ("scheduler", "kv", "plugins")
+_SIMULATION: Final = ("estimator", "oracle_estimator")
+_KINDS: Final = (
+    "policy",
+    "victim",
+    "preemption",
+    "predictor",
+    "estimator",
+    "kv",
+    "hasher",
+    "eviction",
+)
+_LISTS: Final = ("gate", "control", "limit", "resource", "feature")
+_FIELDS: Final = ("client", "group", "slo_class", "deadline", "cache_salt", "adapter")
+
+
+def deciding(config: Config, limits: EngineLimits) -> dict[str, Any]:
+    """What in a configuration decides, as the table of a TOML file.
+
+    Args:
+        config: The configuration.
+        limits: The sizes that were found; they stand for what depends on the model.
+
+    Returns:
+        Sections without what is default, options of components, and lists of components.
+    """
+    table: dict[str, Any] = {name: _changed(getattr(config, name)) for name in _SECTIONS}
+    table["model"] = {"max_model_len": limits.max_model_len}
+    table["kv"] = {**table["kv"], "num_blocks": limits.num_blocks}
+    table["kv"].pop("memory", None)
+    simulation = _changed(config.simulation)
+    table["simulation"] = {key: simulation[key] for key in _SIMULATION if key in simulation}
+    for kind in _KINDS:
+        if config.options.get(kind):
+            table[kind] = {**table.get(kind, {}), **config.options[kind]}
+    for kind in _LISTS:
+        table[kind] = [{"use": use.name, **use.options} for use in getattr(config, kind)]
+    return {key: value for key, value in table.items() if value or key == "gate"}
+
+
+def _changed(section: Any) -> dict[str, Any]:
+    """The values of a section that are not its defaults."""
+    defaults = attrs.asdict(type(section)(), recurse=False)
+    values = attrs.asdict(section, recurse=False)
+    return {key: value for key, value in values.items() if value != defaults[key]}
+
+
+def fields_of(request: RequestView) -> dict[str, Any]:
+    """Fields of a request that were given, and which features it speaks to."""
+    given = {key: getattr(request, key) for key in _FIELDS}
+    fields = {key: value for key, value in given.items() if value is not None}
+    features = [*request.features, *(["cache_keys"] if request.cache_keys else [])]
+    others = {"priority": request.priority, "hints": dict(request.hints), "features": features}
+    return fields | {key: value for key, value in others.items() if value}
+
+
+class Contents:
+    """Digests of full blocks of tokens, each of its block and all before it.
+
+    How far a request's are written, and the last of them, is kept in its state.
+
+    Args:
+        block_size: Tokens a block.
+    """
+
+    def __init__(self, block_size: int) -> None:
+        self._block_size = block_size
+
+    def of_prompt(self, request: RequestView, slot: int) -> str:
+        """Those of a prompt."""
+        return self._digests(request, slot, request.num_prompt_tokens)
+
+    def of_outputs(self, request: RequestView, slot: int) -> str:
+        """Those of the blocks that were filled since the prompt's were asked for."""
+        return self._digests(request, slot, request.num_tokens)
+
+    def _digests(self, request: RequestView, slot: int, num_tokens: int) -> str:
+        begin, digest = request.state[slot] or (0, b"")
+        end = num_tokens // self._block_size
+        tokens = request.token_bytes(begin * self._block_size, end * self._block_size)
+        size = 4 * self._block_size
+        digests = []
+        for start in range(0, len(tokens), size):
+            block = tokens[start : start + size]
+            digest = _said(block) or blake2b(digest + block, digest_size=_DIGEST_SIZE).digest()
+            digests.append(digest)
+        request.state[slot] = end, digest
+        return b64encode(b"".join(digests)).decode()
+
+
+def blocks_of(contents: str, block_size: int) -> Iterator[array[int]]:
+    """Make blocks of tokens of which digests say the same as they said of others.
+
+    The first two tokens of a block say its digest, so that its log has it again.
+
+    Args:
+        contents: Digests, as a log has them.
+        block_size: Tokens a block.
+    """
+    digests = b64decode(contents)
+    for start in range(0, len(digests), _DIGEST_SIZE):
+        digest = int.from_bytes(digests[start : start + _DIGEST_SIZE], "little")
+        block = array("I", [_MADE]) * block_size
+        block[:2] = array("I", [_MADE + digest % _MADE, _MADE + digest // _MADE])[:block_size]
+        yield block
+
+
+def _said(block: bytes) -> bytes | None:
+    """The digest that a made block says; None if it is none."""
+    first, second = (int.from_bytes(block[at : at + 4], "little") for at in (0, 4))
+    if first < _MADE or second < _MADE:
+        return None
+    digest = first - _MADE + (second - _MADE) * _MADE
+    return digest.to_bytes(8, "little")[:_DIGEST_SIZE]

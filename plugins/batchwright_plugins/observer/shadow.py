@@ -1,0 +1,298 @@
+"""A second policy that only says what it would have done."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from attrs import frozen
+
+from batchwright.default_plugins import DEFAULT_POLICY
+from batchwright.exceptions import ConfigError
+from batchwright.option import option
+from batchwright.protocols import Hosted, Observer
+from batchwright.protocols.component import overrides
+from batchwright_plugins.observer.agreement import Series, kendall_tau
+from batchwright_plugins.observer.shadow_context import ShadowContext
+
+if TYPE_CHECKING:
+    from batchwright.context import Context
+    from batchwright.protocols import SchedulingPolicy
+    from batchwright.queues import Ticket
+    from batchwright.request_view import RequestView
+    from batchwright.step_record import StepRecord
+    from batchwright_plugins.observer.agreement import Agreement
+
+__all__ = ["Shadow"]
+
+_IN_QUEUE: Final = ("", "preempted", "paused")
+"""How reasons begin of those that wait in the queue."""
+
+
+@frozen
+class Options:
+    """Options of a shadow."""
+
+    policy: str = option(
+        DEFAULT_POLICY, "The policy that watches; its options are in [policy.NAME]."
+    )
+    every: int = option(8, "Orders of waiting requests are compared so often.", unit="steps", ge=1)
+    depth: int = option(16, "First waiting requests whose order is compared.", ge=2)
+    path: str | None = option(
+        None, "CSV file of agreement over time, relative to the TOML file.", default_text="none"
+    )
+
+
+class Shadow(Observer):
+    """Lets a second policy say at each step what it would have done. It has no effect.
+
+    It hears of the same requests, keeps a queue, accounts, marks, alarms and estimates of its
+    own, and is asked with the same state:
+
+    - *choices*: whom it would have looked at, as many as the run's policy did (those it
+      admitted, and the one it was held up by; whom a gate passed over is left out)
+    - *grants*: whose tokens it would have cut in a step that had not enough for all that ran
+    - *order*: Kendall's tau between both orders of the first ``depth`` waiting requests
+    - *yields*: steps in which it would have had somebody pause or release
+
+    The run goes its own way: what the shadow would have done then is not played on; for that
+    there is ``batchwright replay``. If it fails, it is left out from there on, with a warning.
+    A step costs O(changes log waiting), every ``every`` steps O(depth log waiting + depth^2),
+    and O(running) where it keeps accounts or sets marks. Steps are not leapt over.
+    """
+
+    name = "shadow"
+    Options = Options
+    hosts: ClassVar[Mapping[str, Hosted]] = {
+        "policy": Hosted("policy", "policy", ShadowContext),
+        "predictor": Hosted("predictor"),
+    }
+
+    def __init__(self, options: Any, ctx: Context) -> None:
+        super().__init__(options, ctx)
+        self._policy: SchedulingPolicy = ctx.parts["policy"]
+        self._predictor = ctx.parts["predictor"]
+        assert isinstance(self._policy.ctx, ShadowContext), "it is hosted with one"
+        self._world: ShadowContext = self._policy.ctx
+        self._world.predictor = self._predictor
+        self._series = Series()
+        self._failure = ""
+        self._events: list[tuple[str, RequestView, Any]] = []
+        self._aside: dict[str, tuple[RequestView, Ticket]] = {}
+
+    def setup(self) -> None:
+        """Set both up.
+
+        Raises:
+            ConfigError: The CSV file cannot be written.
+        """
+        if self.options.path is not None:
+            self._check_path()
+        for hosted in (self._predictor, self._policy):
+            self._try(hosted, "setup")
+
+    def on_add(self, request: RequestView) -> None:
+        if self._failure:
+            return
+        policy = self._policy
+        if overrides(policy, "account"):
+            self._world.open_account(request, self._try(policy, "account", request))
+        self._try(policy.queue, "add", request)
+        self._tell("on_add", request)
+
+    def on_admit(self, request: RequestView, hit: int, need: int) -> None:
+        self._events.append(("on_admit", request, (hit, need)))
+
+    def on_preempt(self, request: RequestView, cause: str, lost_tokens: int) -> None:
+        self._events.append(("on_preempt", request, (cause, lost_tokens)))
+        if cause == "executor":
+            self._take_events()  # it waits before the next step already
+
+    def on_finish(self, request: RequestView) -> None:
+        self._take_events()
+        if self._failure:
+            return
+        self._take_out(request)
+        self._tell("on_finish", request)
+        self._try(self._policy.queue, "forget", request)
+        self._world.forget(request)
+
+    def on_step(self, record: StepRecord) -> None:
+        if self._failure:
+            return
+        for payload in self._world.due_alarms(record.view.now):
+            self._try(self._policy, "on_alarm", payload)
+        part = self._series.at(record.plan.step_id, record.view.now)
+        admitted = list(record.admitted)
+        looked_at = [*admitted, *self._held_up(record)]
+        self._put_aside(record, looked_at)
+        self._compare_choice(part, admitted, looked_at)
+        self._compare_grants(part, record, admitted)
+        self._take_events()
+        self._world.charge(record)
+        for request, payload in self._world.due_marks():
+            self._try(self._policy, "on_mark", request, payload)
+        self._compare_wishes(part, record)
+
+    def close(self) -> None:
+        for hosted in (self._policy, self._predictor):
+            self._try(hosted, "close")
+        if self.options.path is not None:
+            rows = list(self._series.rows())
+            with self._path.open("w", encoding="utf-8", newline="") as file:
+                writer = csv.DictWriter(file, rows[0] if rows else ["step"], lineterminator="\n")
+                writer.writeheader()
+                writer.writerows(rows)
+
+    def summary(self) -> dict[str, object]:
+        """Agreement over all steps and over time; why the shadow was left out, if it was."""
+        total = self._series.total()
+        return {
+            "policy": self.options.policy,
+            "steps": total.num_steps,
+            **total.ratios(),
+            "yield_steps": total.num_yields,
+            "failure": self._failure,
+            "over_time": list(self._series.rows()),
+        }
+
+    # -- Comparing ---------------------------------------------------------------
+
+    def _held_up(self, record: StepRecord) -> Iterator[RequestView]:
+        """The request at which the scan ended, if it was at one."""
+        request_id, _ = record.stopped_by
+        request = None if request_id is None else record.request(request_id)
+        if request is not None and request not in record.view.running:
+            yield request
+
+    def _compare_choice(
+        self, part: Agreement, admitted: list[RequestView], looked_at: list[RequestView]
+    ) -> None:
+        if not looked_at:
+            return
+        found = self._try(self._policy.queue, "first", len(looked_at)) or ()
+        own = dict.fromkeys(request.request_id for request in found)
+        part.num_choices += 1
+        part.num_same_choices += own.keys() == {request.request_id for request in looked_at}
+        part.num_admitted += len(admitted)
+        part.num_same_admitted += sum(request.request_id in own for request in admitted)
+
+    def _compare_grants(
+        self, part: Agreement, record: StepRecord, admitted: list[RequestView]
+    ) -> None:
+        """Where tokens ran out among those that ran before: who would have got how many."""
+        grants = record.plan.num_scheduled_tokens
+        total = sum(grants.values()) if record.visited else 0
+        new = {request.request_id for request in admitted}
+        running = [r for r in record.view.running if r.request_id not in new] if total else []
+        left = total - sum(grants[request_id] for request_id in new)
+        short = [r for r in running if grants.get(r.request_id, 0) < record.debt(r.request_id)]
+        if total < record.budget or not short or self._failure:
+            return
+        part.num_contended += 1
+        # Tokens ran out at the last one that was served; others got less because of limits.
+        shorter = {request.request_id for request in short}
+        last = next((name for name in reversed(grants) if name in shorter), None)
+        own: dict[str, int] = {}
+        for request in self._in_order(running):
+            request_id = request.request_id
+            granted, owed = grants.get(request_id, 0), record.debt(request_id)
+            wanted = granted if granted and request_id != last else owed
+            own[request_id] = min(wanted, left)
+            left -= own[request_id]
+        part.num_same_grants += own == {r.request_id: grants.get(r.request_id, 0) for r in running}
+
+    def _in_order(self, running: list[RequestView]) -> list[RequestView]:
+        """Running requests as the shadow would have served them."""
+        if not overrides(self._policy, "running_key"):
+            return running
+        keys = {r.request_id: self._try(self._policy, "running_key", r) for r in running}
+        return running if self._failure else sorted(running, key=lambda r: keys[r.request_id])
+
+    def _compare_wishes(self, part: Agreement, record: StepRecord) -> None:
+        """What it would do next: whom it would have yield, and in what order others wait."""
+        policy, view = self._policy, record.view
+        if overrides(policy, "yield_running") and view.num_waiting and not self._failure:
+            part.num_yields += bool(self._try(policy, "yield_running", view, as_list=True))
+        if record.plan.step_id % self.options.every or self._failure:
+            return
+        depth = self.options.depth
+        own = self._try(policy.queue, "first", depth) or []
+        tau = kendall_tau(
+            [request.request_id for request in view.next_waiting(depth)],
+            [request.request_id for request in own],
+        )
+        if tau is not None:
+            part.num_orders += 1
+            part.sum_tau += tau
+
+    # -- Keeping up --------------------------------------------------------------
+
+    def _put_aside(self, record: StepRecord, looked_at: list[RequestView]) -> None:
+        """Keep those out of its queue that gates keep out of the run's."""
+        for request in looked_at:
+            self._put_back(request.request_id)
+        seen = {request.request_id for request in looked_at}
+        for request_id, reason in record.waiting_reasons.items():
+            if reason.startswith(_IN_QUEUE[1:]) or not reason:
+                self._put_back(request_id)
+            elif request_id not in seen and request_id not in self._aside:
+                held = record.request(request_id)
+                if held is not None and held in self._policy.queue:
+                    self._aside[request_id] = held, self._try(self._policy.queue, "remove", held)
+
+    def _put_back(self, request_id: str) -> None:
+        if request_id in self._aside:
+            request, ticket = self._aside.pop(request_id)
+            self._try(self._policy.queue, "restore", request, ticket)
+
+    def _take_events(self) -> None:
+        """Let it know what happened to requests in the step."""
+        events, self._events = self._events, []
+        for event, request, arguments in events:
+            if self._failure:
+                return
+            if event == "on_admit":
+                self._take_out(request)
+                self._world.credit(request, arguments[0])
+            elif request not in self._policy.queue:
+                self._try(self._policy, "requeue", request)
+            self._tell(event, request, *arguments)
+
+    def _take_out(self, request: RequestView) -> None:
+        if self._aside.pop(request.request_id, None) is None and request in self._policy.queue:
+            self._try(self._policy.queue, "remove", request)
+
+    def _tell(self, event: str, request: RequestView, *arguments: Any) -> None:
+        for hosted in (self._predictor, self._policy):
+            if overrides(hosted, event):
+                self._try(hosted, event, request, *arguments)
+
+    def _try(self, owner: Any, method: str, *arguments: Any, as_list: bool = False) -> Any:
+        """Call one of its methods; if that fails, it is left out from here on."""
+        if self._failure:
+            return None
+        try:
+            answer = getattr(owner, method)(*arguments)
+            return list(answer) if as_list else answer
+        except Exception as error:
+            where = f"{self.options.policy}: {method}()"
+            self._failure = f"{where} raised {type(error).__name__}: {error}"
+            self.ctx.log.warning("%s; the shadow is left out from here on", self._failure)
+            return None
+
+    # -- Its file ----------------------------------------------------------------
+
+    @property
+    def _path(self) -> Path:
+        path: Path = self.ctx.folder / Path(self.options.path).expanduser()
+        return path
+
+    def _check_path(self) -> None:
+        try:
+            self._path.write_text("")
+        except OSError as error:
+            problem = f"cannot be written: {error.strerror}: {self._path}"
+            raise ConfigError(problem, path=f"{self.ctx.path}.path") from error

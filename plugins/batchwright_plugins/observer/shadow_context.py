@@ -1,0 +1,130 @@
+"""What a policy that only watches may ask and do: everything, without consequence."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Hashable
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from batchwright.calendar import Epoch
+from batchwright.context import Context
+from batchwright.ledger import Ledger
+
+if TYPE_CHECKING:
+    from batchwright.ledger import Account
+    from batchwright.protocols import Estimator, Predictor
+    from batchwright.request_view import RequestView
+    from batchwright.step_record import StepRecord
+
+__all__ = ["ShadowContext"]
+
+
+class ShadowContext(Context):
+    """A context of its own world: accounts, marks, alarms, estimates; notices go nowhere.
+
+    What it shows of the scheduler is true. ``ledger`` knows tokens, but not blocks.
+    """
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.predictor: Predictor | None = None
+        self._own_ledger = Ledger(Epoch(), Epoch())
+        self._accounts: dict[str, Account] = {}
+        self._recomputed: dict[str, int] = {}
+        self._marks: list[tuple[RequestView, int, Any]] = []
+        self._alarms: list[tuple[float, int, Any]] = []
+        self._order = count()
+        self._estimates: dict[str, float] = {}
+
+    @property
+    def ledger(self) -> Ledger:  # type: ignore[override]
+        """What accounts of its own were served."""
+        return self._own_ledger
+
+    @property
+    def estimator(self) -> Estimator:
+        """The run's: asking changes nothing."""
+        return self._bound.components.estimator
+
+    def predict(self, *requests: RequestView, anew: bool = False) -> list[float]:
+        """Estimates of a predictor of its own."""
+        assert self.predictor is not None, "its host gives it one"
+        unknown = [r for r in requests if anew or r.request_id not in self._estimates]
+        if unknown:
+            found = self.predictor.output_tokens(unknown)
+            for request, tokens in zip(unknown, found, strict=True):
+                self._estimates[request.request_id] = float(tokens)
+        return [self._estimates[request.request_id] for request in requests]
+
+    def mark(self, request: RequestView, *, at_computed: int, payload: Any = None) -> None:
+        self._marks.append((request, at_computed, payload))
+
+    def alarm(self, time: float, payload: Any = None) -> None:
+        heapq.heappush(self._alarms, (time, next(self._order), payload))
+
+    def end(self, request: RequestView, reason: str) -> None:
+        """Nobody ends by it."""
+
+    def release(self, key: str) -> None:
+        """Nobody hears it."""
+
+    def notify(self, key: str) -> None:
+        """Nobody hears it."""
+
+    # Its host's side.
+    def open_account(self, request: RequestView, key: Hashable) -> None:
+        """Let a request pay from an account."""
+        self._accounts[request.request_id] = self._own_ledger.open(key)
+
+    def charge(self, record: StepRecord) -> None:
+        """Book what a step granted; O(running)."""
+        if not self._accounts:
+            return
+        for request_id, num_tokens in record.plan.num_scheduled_tokens.items():
+            account = self._accounts[request_id]
+            if record.debt(request_id) > 1:
+                account.prefill_tokens += num_tokens
+                account.recomputed_tokens += self._newly_recomputed(record, request_id)
+            else:
+                account.decoded(num_tokens)
+
+    def credit(self, request: RequestView, hit: int) -> None:
+        """Book tokens that were cached."""
+        account = self._accounts.get(request.request_id)
+        if account is not None:
+            account.cached_tokens += hit
+
+    def due_marks(self) -> list[tuple[RequestView, Any]]:
+        """Take out marks that are reached; those of ended requests lapse. O(marks)."""
+        reached: list[tuple[RequestView, Any]] = []
+        left = []
+        for mark in self._marks:
+            request, at_computed, payload = mark
+            if request.finish is not None:
+                continue
+            if request.num_computed_tokens >= at_computed:
+                reached.append((request, payload))
+            else:
+                left.append(mark)
+        self._marks[:] = left
+        return reached
+
+    def due_alarms(self, now: float) -> list[Any]:
+        """Take out alarms whose time has come."""
+        due = []
+        while self._alarms and self._alarms[0][0] <= now:
+            due.append(heapq.heappop(self._alarms)[2])
+        return due
+
+    def forget(self, request: RequestView) -> None:
+        """Drop what is kept of an ended request."""
+        for table in (self._accounts, self._recomputed, self._estimates):
+            table.pop(request.request_id, None)
+
+    def _newly_recomputed(self, record: StepRecord, request_id: str) -> int:
+        request = record.request(request_id)
+        total = 0 if request is None else request.num_recomputed_tokens
+        before = self._recomputed.get(request_id, 0)
+        self._recomputed[request_id] = total
+        return total - before
