@@ -20,13 +20,16 @@ def physical_cores() -> int:
 
 
 def quiet_openmp() -> bool:
-    """Let OpenMP threads sleep while they wait; say whether it still takes effect.
+    """Let OpenMP threads soon sleep while they wait; say whether it still takes effect.
 
     Threads that spin between two operations take the cores from whoever has work
-    to do. OpenMP reads these variables once, when torch is imported.
+    to do; those that sleep at once have to be woken for every operation. GNU's OpenMP
+    (torch from PyPI) looks a thousand times first, which takes some microseconds.
+    OpenMP reads these variables once, when torch is imported.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ.setdefault("KMP_BLOCKTIME", "0")
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     return "torch" not in sys.modules
 
 

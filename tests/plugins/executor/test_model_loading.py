@@ -274,9 +274,11 @@ def test_threads_are_at_least_one_and_openmp_waits_quietly(
     assert physical_cores() == 1
     monkeypatch.setenv("OMP_WAIT_POLICY", "active")
     monkeypatch.delenv("KMP_BLOCKTIME", raising=False)
+    monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
     assert not quiet_openmp()  # torch is there already
     assert os.environ["OMP_WAIT_POLICY"] == "active"
     assert os.environ["KMP_BLOCKTIME"] == "0"
+    assert os.environ["GOMP_SPINCOUNT"] == "1000"
 
 
 def test_listing_the_class_imports_neither_torch_nor_transformers() -> None:
