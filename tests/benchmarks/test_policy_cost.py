@@ -18,6 +18,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduler_cost, "STEPS", 30)
     monkeypatch.setattr(scheduler_cost, "WARM_UP", 4)
     monkeypatch.setattr(policy_cost, "NUM_RUNNING", 16)
+    monkeypatch.setattr(policy_cost, "NUM_PARTS", 1)
 
 
 @pytest.mark.parametrize("policy", policy_cost.policies())

@@ -188,7 +188,7 @@ def test_everything_holds(machine):
 def test_everything_holds_for_long(machine):
     """The same, more often and for longer."""
     run_state_machine_as_test(
-        machine, settings=settings(max_examples=500, stateful_step_count=50, **QUIET)
+        machine, settings=settings(max_examples=300, stateful_step_count=50, **QUIET)
     )
 
 
