@@ -379,7 +379,16 @@ class TestPolicies:
         assert b.step() == {"3": 20}
         assert asked[:4] == ["0", "1", "2", "3"]
 
-    def test_running_key_is_not_asked_where_all_debts_fit(self, with_parts: Any) -> None:
+    @pytest.mark.parametrize(
+        ("usable", "served", "asked_for"),
+        [
+            (6, {"0": 1, "1": 1, "2": 7}, []),  # 9 of 20 tokens, at most 2 of 2 blocks
+            (5, {"2": 7, "1": 1, "0": 1}, ["0", "1", "2"]),  # maybe one block too few
+        ],
+    )
+    def test_running_key_is_asked_where_a_debt_may_not_fit(
+        self, with_parts: Any, usable: int, served: dict[str, int], asked_for: list[str]
+    ) -> None:
         """A prompt in chunks beside decodes: the order decides nothing until one goes short."""
         asked: list[str] = []
 
@@ -390,35 +399,15 @@ class TestPolicies:
                 asked.append(request.request_id)
                 return -int(request.request_id)
 
-        b = with_parts(Last, budget=20, max_num_seqs=4, usable=6)
+        b = with_parts(Last, budget=20, max_num_seqs=4, usable=usable)
         for i in range(2):
             b.add(str(i), 4, 50)
         b.step()
         b.add("2", 25, 50)
         assert b.step() == {"0": 1, "1": 1, "2": 18}
-        assert b.step() == {"0": 1, "1": 1, "2": 7}  # 9 of 20 tokens, at most 2 of 2 blocks
-        assert asked == []
-        assert b.scheduler._state.counts.carried_grants == 4
-
-    def test_running_key_is_asked_where_blocks_may_run_out(self, with_parts: Any) -> None:
-        """The bound is rough: who might take one block too many is enough to ask."""
-        asked: list[str] = []
-
-        class Last(SchedulingPolicy):
-            name = "last"
-
-            def running_key(self, request: Any) -> Any:
-                asked.append(request.request_id)
-                return -int(request.request_id)
-
-        b = with_parts(Last, budget=20, max_num_seqs=4, usable=5)
-        for i in range(2):
-            b.add(str(i), 4, 50)
-        b.step()
-        b.add("2", 25, 50)
-        assert b.step() == {"0": 1, "1": 1, "2": 18}
-        assert b.step() == {"2": 7, "1": 1, "0": 1}
-        assert asked == ["0", "1", "2"]
+        assert list(b.step().items()) == list(served.items())
+        assert asked == asked_for
+        assert b.scheduler._state.counts.carried_grants == (2 if asked_for else 4)
 
     @pytest.mark.parametrize("key", [float("nan"), "x", None, (1, "x")])
     def test_a_bad_key_ends_the_request(self, with_parts: Any, key: Any) -> None:
