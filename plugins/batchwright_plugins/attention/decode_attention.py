@@ -9,9 +9,9 @@ import torch
 if TYPE_CHECKING:
     from batchwright.protocols.attention import AttentionSpec
 
+    from .decode_groups import DecodeGroup
     from .kept_groups import KeptGroups
     from .paged_cache import PagedCache
-    from .step_layout import DecodeGroup
 
 __all__ = ["DecodeAttention"]
 
@@ -119,7 +119,7 @@ class DecodeAttention:
                 new = tokens if group.tokens is None else tokens.index_select(0, group.tokens)
                 new = new.transpose(0, 1).reshape(num_rows, self._head_size)
                 half.index_copy_(0, group.places, new)
-        return room[:num_rows, : group.num_keys], room[num_rows:, : group.num_keys]
+        return room[:num_rows], room[num_rows:]
 
     def _by_head(self, tokens: torch.Tensor) -> torch.Tensor:
         """Gathered tokens as ``[num_kv_heads, num_keys, head_size]``."""

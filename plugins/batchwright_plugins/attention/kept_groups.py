@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Kept", "KeptGroups"]
 
-_SPARE_BLOCKS = 4  # capacity is a multiple of so many, so that a group can grow in place
-
 
 @frozen(eq=False)
 class Kept:
@@ -24,7 +22,8 @@ class Kept:
 
     Args:
         place: Which room it has.
-        num_blocks: Blocks of each request that there is room for.
+        num_blocks: Blocks of each request; the room has no more: products of bfloat16
+            would copy keys that do not lie densely.
         is_filled: Whether all but this step's tokens are there already.
     """
 
@@ -64,7 +63,8 @@ class KeptGroups:
     Gathering is most of the work of attention over short contexts. Requests that decode
     together in one step mostly do so in the next: then only their new tokens are added.
     A group is kept from the second step on in which it is seen, as far as memory goes;
-    when somebody joins or leaves, it is gathered anew.
+    when somebody joins, leaves or begins a block that no other one has, it is gathered
+    anew.
 
     Args:
         spec: The model's attention.
@@ -120,12 +120,11 @@ class KeptGroups:
         return flat[: shape[0] * shape[1] * spec.head_size].view(*shape, spec.head_size)
 
     def _keep(self, num_reqs: int, num_blocks: int, before: Kept | None) -> Kept | None:
-        if before is not None and num_blocks <= before.num_blocks:
-            return Kept(before.place, before.num_blocks, is_filled=True)
+        if before is not None and num_blocks == before.num_blocks:
+            return Kept(before.place, num_blocks, is_filled=True)
         place = self._free_place() if before is None else before.place
-        capacity = -(-(num_blocks + 1) // _SPARE_BLOCKS) * _SPARE_BLOCKS
-        if self._make_room(place, num_reqs * capacity):
-            return Kept(place, capacity, is_filled=False)
+        if self._make_room(place, num_reqs * num_blocks):
+            return Kept(place, num_blocks, is_filled=False)
         return None
 
     def _free_place(self) -> int:

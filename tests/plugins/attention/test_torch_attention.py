@@ -222,7 +222,7 @@ def test_forward_computes_a_shared_beginning_once(
             zeros = torch.zeros(total - 1, heads * group_size, width).to(kind)
             backend.forward(0, zeros, keys[: total - 1], values[: total - 1], scale=1.0)
     backend.begin_step(make_batch(tables, [Shape(total - 1, 1) for total in totals], size))
-    assert any(group.num_shared for group in backend._paged._layouts[None].groups)
+    assert any(group.num_shared for group in backend._paged._work[None].groups)
     last = [total - 1 for total in totals]
     query = torch.randn(len(totals), heads * group_size, width).to(kind)
     extra: dict[str, Any] = {
@@ -247,5 +247,5 @@ def test_short_or_rare_beginnings_are_not_shared() -> None:
     for some, computed, expected in ((tables, 64, [64]), (tables[:3], 64, [0]), (tables, 63, [0])):
         batch = make_batch(some, [Shape(computed, 1)] * len(some), 4)
         backend.begin_step(batch)
-        groups = backend._paged._layouts[None].groups
+        groups = backend._paged._work[None].groups
         assert [group.num_shared for group in groups] == expected
