@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 @hookimpl
 def batchwright_register_attention() -> Sequence[type[AttentionBackend]]:
     """Offer the backends; none of them imports torch before it is used."""
+    from .numba_paged import NumbaAttention
     from .torch_paged import TorchAttention
     from .torch_varlen import TorchVarlenAttention
     from .triton_paged import TritonAttention
     from .xformers_paged import XformersAttention
 
-    return [TorchAttention, TorchVarlenAttention, TritonAttention, XformersAttention]
+    return [NumbaAttention, TorchAttention, TorchVarlenAttention, TritonAttention, XformersAttention]

@@ -34,6 +34,7 @@ class PagedCache:
     Memory is not touched before it is written, so that a large pool costs what is used.
 
     Attributes:
+        layers: Each layer by slot.
         rows_per_half: Rows of keys; the row of a value lies so many behind its key's.
     """
 
@@ -48,9 +49,9 @@ class PagedCache:
         self._device = torch.device(spec.device)
         self._layers = [self._layer() for _ in range(spec.num_layers)]
         by_slot = (2 * spec.num_kv_heads, -1, spec.head_size)
-        self._by_slot = [layer.view(by_slot) for layer in self._layers]
+        self.layers = [layer.view(by_slot) for layer in self._layers]
         heads = spec.num_kv_heads
-        self._halves = [(slots[:heads], slots[heads:]) for slots in self._by_slot]
+        self._halves = [(slots[:heads], slots[heads:]) for slots in self.layers]
         self._room = self._rows(0)
 
     def _layer(self) -> torch.Tensor:
@@ -85,7 +86,7 @@ class PagedCache:
         keys.index_copy_(1, slots, key.transpose(0, 1))
         values.index_copy_(1, slots, value.transpose(0, 1))
         if unused is not None:
-            self._by_slot[layer].index_fill_(1, unused, 0)
+            self.layers[layer].index_fill_(1, unused, 0)
 
     def reserve(self, num_rows: int) -> None:
         """Make room to gather this many rows (a block of one head, keys or values)."""
@@ -105,7 +106,6 @@ class PagedCache:
                 ``begin``, at most what is reserved.
             blanks: ``[num_blanks]`` int64, gathered tokens, of keys and of values, to
                 set to zero; None: none.
-            begin: First row of the room to use.
             begin: First row of the room to use.
 
         Returns:

@@ -1,0 +1,183 @@
+"""Products with rows of numbers, in vectors as long as a row.
+
+numba's own loops load and store sums again for every row, since arrays might overlap.
+Here they are LLVM's instructions for vectors: what the rows are multiplied with, and
+what is summed up, stays in registers. LLVM divides the vectors as the CPU needs it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+__all__ = ["add_weighted_rows", "multiply_rows"]
+
+_FLOAT, _WORD, _HALF = ir.FloatType(), ir.IntType(32), ir.IntType(16)
+_FAST = ("contract", "reassoc", "nsz")
+
+
+class _Code:
+    """Writes instructions for one call.
+
+    Args:
+        context: numba's.
+        builder: Of the function that is called from.
+        signature: Types of the arguments.
+        arguments: Their values.
+        size: Elements a row.
+    """
+
+    def __init__(
+        self, context: Any, builder: Any, signature: Any, arguments: Any, size: int
+    ) -> None:
+        self._context = context
+        self.builder = builder
+        self._types = signature.args
+        self.arguments = arguments
+        self._size = size
+        self._vector = ir.VectorType(_FLOAT, size)
+
+    def plus(self, start: Any, index: Any, step: Any) -> Any:
+        """``start + index * step``."""
+        if isinstance(index, int):
+            index = ir.Constant(start.type, index)
+        if isinstance(step, int):
+            step = ir.Constant(start.type, step)
+        return self.builder.add(start, self.builder.mul(index, step))
+
+    def element(self, argument: int, offset: Any) -> Any:
+        """Pointer to an element of the array that is this argument."""
+        make = self._context.make_array(self._types[argument])
+        array = make(self._context, self.builder, self.arguments[argument])
+        return self.builder.gep(array.data, [offset])
+
+    def row_at(self, argument: int, offset: Any) -> Any:
+        """Pointer to a row of float32."""
+        pointer = self.element(argument, offset)
+        return self.builder.bitcast(pointer, self._vector.as_pointer())
+
+    def load(self, argument: int, offset: Any) -> Any:
+        """A row of the array that is this argument, as float32."""
+        if self._types[argument].dtype != types.uint16:
+            return self.builder.load(self.row_at(argument, offset), align=4)
+        halves, words = (ir.VectorType(kind, self._size) for kind in (_HALF, _WORD))
+        pointer = self.builder.bitcast(self.element(argument, offset), halves.as_pointer())
+        row = self.builder.zext(self.builder.load(pointer, align=2), words)
+        row = self.builder.shl(row, ir.Constant(words, [16] * self._size))
+        return self.builder.bitcast(row, self._vector)
+
+    def spread(self, number: Any) -> Any:
+        """A row that is this number everywhere."""
+        nothing = ir.Constant(self._vector, ir.Undefined)
+        first = self.builder.insert_element(nothing, number, ir.Constant(_WORD, 0))
+        places = ir.Constant(ir.VectorType(_WORD, self._size), [0] * self._size)
+        return self.builder.shuffle_vector(first, nothing, places)
+
+    def total(self, row: Any) -> Any:
+        """The sum of a row."""
+        kind = ir.FunctionType(_FLOAT, [_FLOAT, self._vector])
+        name = f"llvm.vector.reduce.fadd.v{self._size}f32"
+        function = cgutils.get_or_insert_function(self.builder.module, kind, name)
+        return self.builder.call(function, [ir.Constant(_FLOAT, 0.0), row], fastmath=_FAST)
+
+
+@intrinsic(prefer_literal=True)
+def multiply_rows(
+    _context: Any,
+    left: Any,
+    rows: Any,
+    start: Any,
+    count: Any,
+    products: Any,
+    first: Any,
+    step: Any,
+    num_left: Any,
+    size: Any,
+) -> Any:
+    """Scalar products of a few rows with many.
+
+    Args:
+        left: ``[num_left * size]`` float32.
+        rows: Flat float32, or uint16 for bfloat16.
+        start: Where in ``rows`` the first one begins.
+        count: Rows there, one behind the other.
+        products: Flat float32, set at ``first + step * i + j`` for row j with i of ``left``.
+        first: See there.
+        step: See there.
+        num_left: How many are on the left; a constant.
+        size: Elements a row; a constant.
+    """
+    num, width = num_left.literal_value, size.literal_value
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        code = _Code(context, builder, signature, arguments, width)
+        _, _, start, count, _, first, step, _, _ = arguments
+        nought = ir.Constant(start.type, 0)
+        few = [code.load(0, code.plus(nought, i, width)) for i in range(num)]
+        with cgutils.for_range(builder, count, intp=count.type) as loop:
+            row = code.load(1, code.plus(start, loop.index, width))
+            place = builder.add(first, loop.index)
+            for i, one in enumerate(few):
+                product = code.total(builder.fmul(one, row, flags=_FAST))
+                builder.store(product, code.element(4, code.plus(place, i, step)))
+        return context.get_dummy_value()
+
+    index = types.intp
+    arguments = (left, rows, index, index, products, index, index, num_left, size)
+    return types.void(*arguments), generate
+
+
+@intrinsic(prefer_literal=True)
+def add_weighted_rows(
+    _context: Any,
+    sums: Any,
+    rows: Any,
+    start: Any,
+    count: Any,
+    weights: Any,
+    first: Any,
+    step: Any,
+    num_sums: Any,
+    size: Any,
+) -> Any:
+    """Add many rows, weighted, to each of a few.
+
+    Args:
+        sums: ``[num_sums * size]`` float32.
+        rows: Flat float32, or uint16 for bfloat16.
+        start: Where in ``rows`` the first one begins.
+        count: Rows there, one behind the other.
+        weights: Flat float32: that of row j in sum i is at ``first + step * i + j``.
+        first: See there.
+        step: See there.
+        num_sums: How many sums; a constant.
+        size: Elements a row; a constant.
+    """
+    num, width = num_sums.literal_value, size.literal_value
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        code = _Code(context, builder, signature, arguments, width)
+        _, _, start, count, _, first, step, _, _ = arguments
+        nought = ir.Constant(start.type, 0)
+        targets = [code.row_at(0, code.plus(nought, i, width)) for i in range(num)]
+        cells = [
+            cgutils.alloca_once_value(builder, builder.load(target, align=4)) for target in targets
+        ]
+        with cgutils.for_range(builder, count, intp=count.type) as loop:
+            row = code.load(1, code.plus(start, loop.index, width))
+            place = builder.add(first, loop.index)
+            for i, cell in enumerate(cells):
+                weight = builder.load(code.element(4, code.plus(place, i, step)))
+                share = builder.fmul(code.spread(weight), row, flags=_FAST)
+                builder.store(builder.fadd(share, builder.load(cell), flags=_FAST), cell)
+        for target, cell in zip(targets, cells, strict=True):
+            builder.store(builder.load(cell), target, align=4)
+        return context.get_dummy_value()
+
+    index = types.intp
+    arguments = (sums, rows, index, index, weights, index, index, num_sums, size)
+    return types.void(*arguments), generate
