@@ -21,4 +21,10 @@ def batchwright_register_attention() -> Sequence[type[AttentionBackend]]:
     from .triton_paged import TritonAttention
     from .xformers_paged import XformersAttention
 
-    return [NumbaAttention, TorchAttention, TorchVarlenAttention, TritonAttention, XformersAttention]
+    return [
+        NumbaAttention,
+        TorchAttention,
+        TorchVarlenAttention,
+        TritonAttention,
+        XformersAttention,
+    ]

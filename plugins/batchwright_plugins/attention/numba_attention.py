@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from threading import Lock
 from typing import TYPE_CHECKING
 
 import numba
 import numpy as np
 import torch
+from attrs import frozen
 
-from batchwright_plugins.compiled.floats import as_numpy
+from batchwright_plugins.compiled.floats import as_numpy, as_rows
 
 from .decode_segments import DecodeSegments
 from .numba_kernels import attend_kernel, merge_segments, write_tokens
@@ -20,17 +22,40 @@ from .prefill_spans import prefill_spans
 from .step_layout import StepLayout
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
     from batchwright.messages import BlockCopy
     from batchwright.protocols.attention import AttentionBatch, AttentionSpec
 
-    from .prefill_spans import PrefillSpan
 
 __all__ = ["NumbaPagedAttention"]
 
 _LEAST_WORK = 1 << 20  # products of a part; waking a thread takes as long as half as many
 _ONE_AT_A_TIME = Lock()  # numba's simplest threads bear no two callers
+
+
+@frozen(eq=False)
+class _Decodes:
+    """Those of a step under one window, and room for what is computed of them.
+
+    See ``attend_kernel`` for the shapes.
+    """
+
+    segments: DecodeSegments
+    scores: NDArray[np.float32]
+    peaks: NDArray[np.float32]
+    totals: NDArray[np.float32]
+    sums: NDArray[np.float32]
+
+    @classmethod
+    def reserve(cls, segments: DecodeSegments, group_size: int, head_size: int) -> _Decodes:
+        count = len(segments.segments)
+        shapes = (
+            (segments.num_parts, group_size * segments.most_keys),
+            (count, group_size),
+            (count, group_size),
+            (count, group_size * head_size),
+        )
+        return cls(segments, *(np.empty(shape, np.float32) for shape in shapes))
 
 
 class NumbaPagedAttention:
@@ -44,7 +69,6 @@ class NumbaPagedAttention:
         self._group_size = spec.num_query_heads // spec.num_kv_heads
         self._layers = [as_numpy(layer) for layer in self._cache.layers]
         self._no_sinks = np.full(spec.num_query_heads, -np.inf, np.float32)
-        self._room = np.empty(0, np.float32)
 
     def begin_step(self, batch: AttentionBatch) -> None:
         """Divide the step's decodes into parts, once for each window of some layer."""
@@ -57,9 +81,10 @@ class NumbaPagedAttention:
         self._spans = {window: prefill_spans(layout) for window, layout in layouts.items()}
         self._decodes = {window: self._divide(layout) for window, layout in layouts.items()}
         spans = [span for some in self._spans.values() for span in some if span.rows is not None]
+        numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))
         self._cache.reserve(max((len(span.rows) for span in spans), default=0))
 
-    def _divide(self, layout: StepLayout) -> DecodeSegments | None:
+    def _divide(self, layout: StepLayout) -> _Decodes | None:
         decodes = np.flatnonzero(layout.counts == 1)
         if not len(decodes):
             return None
@@ -70,9 +95,10 @@ class NumbaPagedAttention:
         num_keys = int((lens - begins).sum()) * self._spec.num_kv_heads
         work = num_keys * self._group_size * self._spec.head_size
         num_parts = max(1, min(torch.get_num_threads(), work // _LEAST_WORK))
-        return DecodeSegments.divide(
+        segments = DecodeSegments.divide(
             decodes, layout.starts[decodes], begins, lens, self._spec.num_kv_heads, num_parts
         )
+        return _Decodes.reserve(segments, self._group_size, self._spec.head_size)
 
     def forward(
         self,
@@ -90,9 +116,8 @@ class NumbaPagedAttention:
         All tokens are written before any is read: a request may read blocks that
         another one fills in the same step.
         """
-        write_tokens(
-            self._layers[layer], self._cache.block_size, self._slots, as_numpy(key), as_numpy(value)
-        )
+        cache, size = self._layers[layer], self._cache.block_size
+        write_tokens(cache, size, self._slots, *as_rows(key), *as_rows(value))
         window = self._spec.sliding_windows[layer]
         output = torch.empty(query.shape, dtype=query.dtype)
         decodes = self._decodes[window]
@@ -106,53 +131,41 @@ class NumbaPagedAttention:
     def _attend(
         self,
         layer: int,
-        decodes: DecodeSegments,
+        decodes: _Decodes,
         query: torch.Tensor,
         output: torch.Tensor,
         scale: float,
         extra: tuple[float | None, torch.Tensor | None],
     ) -> None:
-        cache, (softcap, sinks) = self._layers[layer], extra
-        num, size = self._group_size, self._spec.head_size
-        scores, peaks, totals, sums = self._rooms(decodes)
-        kernel = attend_kernel(num, size, decodes.num_parts > 1)
-        with _ONE_AT_A_TIME:
-            numba.set_num_threads(min(decodes.num_parts, numba.config.NUMBA_NUM_THREADS))
+        cache, segments, (softcap, sinks) = self._layers[layer], decodes.segments, extra
+        is_parallel = segments.num_parts > 1
+        kernel = attend_kernel(self._group_size, self._spec.head_size, is_parallel)
+        with _ONE_AT_A_TIME if is_parallel else nullcontext():
             kernel(
-                as_numpy(query),
+                *as_rows(query),
                 cache.reshape(-1),
                 cache.shape[1],
                 cache.size // 2,
                 self._tables,
                 self._cache.block_size,
-                decodes.segments,
-                decodes.parts,
+                segments.segments,
+                segments.parts,
                 np.float32(scale),
                 np.float32(softcap or 0.0),
-                scores,
-                peaks,
-                totals,
-                sums,
+                decodes.scores,
+                decodes.peaks,
+                decodes.totals,
+                decodes.sums,
             )
-        logits = self._no_sinks if sinks is None else sinks.float().numpy()
         merge_segments(
-            decodes.segments, decodes.firsts, peaks, totals, sums, logits, as_numpy(output)
+            segments.segments,
+            segments.firsts,
+            decodes.peaks,
+            decodes.totals,
+            decodes.sums,
+            self._no_sinks if sinks is None else sinks.float().numpy(),
+            as_numpy(output),
         )
-
-    def _rooms(self, decodes: DecodeSegments) -> tuple[NDArray[np.float32], ...]:
-        """Room for scores, and for peaks, totals and sums of every segment."""
-        num, size = self._group_size, self._spec.head_size
-        shapes = (
-            (decodes.num_parts, num * decodes.most_keys),
-            (len(decodes.segments), num),
-            (len(decodes.segments), num),
-            (len(decodes.segments), num * size),
-        )
-        ends = np.cumsum([rows * columns for rows, columns in shapes])
-        if ends[-1] > len(self._room):
-            self._room = np.empty(ends[-1], np.float32)
-        parts = np.split(self._room[: ends[-1]], ends[:-1])
-        return tuple(part.reshape(shape) for part, shape in zip(parts, shapes, strict=True))
 
     def copy_blocks(self, copies: Sequence[BlockCopy]) -> None:
         """See ``AttentionBackend.copy_blocks``."""

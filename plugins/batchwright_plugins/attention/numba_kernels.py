@@ -19,7 +19,9 @@ _ONE, _TWO = np.float32(1.0), np.float32(2.0)
 
 
 @compiled
-def write_tokens(cache: Any, block_size: int, slots: Any, key: Any, value: Any) -> None:
+def write_tokens(
+    cache: Any, block_size: int, slots: Any, key: Any, key_step: int, value: Any, value_step: int
+) -> None:
     """Store tokens; with the first one of a block, set the block's other slots to zero.
 
     What lay there may be NaN, and NaN times a weight of zero is NaN.
@@ -28,18 +30,20 @@ def write_tokens(cache: Any, block_size: int, slots: Any, key: Any, value: Any) 
         cache: ``[2 * num_kv_heads, num_slots, head_size]``, keys before values.
         block_size: Tokens a block.
         slots: ``[num_tokens]``; those of a block are in order.
-        key: ``[num_tokens, num_kv_heads, head_size]``.
-        value: ``[num_tokens, num_kv_heads, head_size]``.
+        key: Flat, ``[num_kv_heads, head_size]`` a token.
+        key_step: Elements from one token to the next.
+        value: Like key.
+        value_step: Like key_step.
     """
-    num_heads = key.shape[1]
+    num_heads, size = cache.shape[0] // 2, cache.shape[2]
     for token in range(slots.shape[0]):
         slot = slots[token]
         if slot % block_size == 0:
             cache[:, slot + 1 : slot + block_size] = 0
         for head in range(num_heads):
-            for i in range(key.shape[2]):
-                cache[head, slot, i] = key[token, head, i]
-                cache[num_heads + head, slot, i] = value[token, head, i]
+            first, other = token * key_step + head * size, token * value_step + head * size
+            cache[head, slot] = key[first : first + size]
+            cache[num_heads + head, slot] = value[other : other + size]
 
 
 @cache
@@ -54,7 +58,8 @@ def attend_kernel(group_size: int, head_size: int, is_parallel: bool) -> Callabl
     Returns:
         A function of
 
-        - query: ``[num_tokens, num_query_heads, head_size]``
+        - query: flat, ``[num_query_heads, head_size]`` a token
+        - query_step: elements from one token to the next
         - cache: flat, ``[2 * num_kv_heads, num_slots, head_size]``, keys before values
         - num_slots
         - values: where in the cache values begin
@@ -73,6 +78,7 @@ def attend_kernel(group_size: int, head_size: int, is_parallel: bool) -> Callabl
 
     def attend(
         query: Any,
+        query_step: int,
         cache: Any,
         num_slots: int,
         values: int,
@@ -93,10 +99,9 @@ def attend_kernel(group_size: int, head_size: int, is_parallel: bool) -> Callabl
             queries = np.empty(num * size, np.float32)
             for place in range(parts[part], parts[part + 1]):
                 request, token, head, begin, end = segments[place]
-                for i in range(num):
-                    for j in range(size):
-                        element = widen(query[token, head * num + i, j])
-                        queries[i * size + j] = element * scale
+                first = token * query_step + head * num * size
+                for i in range(num * size):
+                    queries[i] = widen(query[first + i]) * scale
                 base = head * num_slots
                 at = begin
                 while at < end:

@@ -16,7 +16,7 @@ from numba.extending import intrinsic
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["LOG2_E", "as_numpy", "exp2", "narrow", "widen"]
+__all__ = ["LOG2_E", "as_numpy", "as_rows", "exp2", "narrow", "widen"]
 
 LOG2_E = np.float32(1.4426950408889634)
 
@@ -35,6 +35,20 @@ def as_numpy(tensor: torch.Tensor) -> NDArray[Any]:
     if tensor.dtype == torch.bfloat16:
         tensor = tensor.view(torch.uint16)
     return tensor.numpy()
+
+
+def as_rows(tokens: torch.Tensor) -> tuple[NDArray[Any], int]:
+    """The memory of ``[num_tokens, num_heads, size]``, flat, whatever lies between tokens.
+
+    Returns:
+        The array, and how many elements lie from one token to the next.
+    """
+    num_tokens, num_heads, size = tokens.shape
+    if tokens.stride()[1:] != (size, 1):
+        tokens = tokens.contiguous()
+    step = tokens.stride(0)
+    length = (num_tokens - 1) * step + num_heads * size
+    return as_numpy(tokens.as_strided((length,), (1,))), step
 
 
 @intrinsic

@@ -1,0 +1,76 @@
+"""What a decoder does to each token beside products, compiled by numba for a CPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from batchwright_plugins.compiled.compiling import compiled
+from batchwright_plugins.compiled.floats import LOG2_E, exp2, narrow, widen
+
+__all__ = ["gated_silu", "normalise", "rotate_heads"]
+
+_ONE = np.float32(1.0)
+
+
+@compiled
+def normalise(x: Any, gain: Any, eps: Any, offset: Any, result: Any) -> None:
+    """Root mean square norm of each row.
+
+    Args:
+        x: ``[num_rows, size]``.
+        gain: ``[size]``.
+        eps: Added to the mean square.
+        offset: Added to the gain.
+        result: Like x, set.
+    """
+    size = x.shape[1]
+    for row in range(x.shape[0]):
+        total = np.float32(0.0)
+        for i in range(size):
+            element = widen(x[row, i])
+            total += element * element
+        factor = _ONE / np.sqrt(total / np.float32(size) + eps)
+        for i in range(size):
+            result[row, i] = narrow(widen(x[row, i]) * factor * (widen(gain[i]) + offset), result)
+
+
+@compiled
+def rotate_heads(heads: Any, num_heads: int, cosines: Any, sines: Any, rotary_size: int) -> None:
+    """Turn heads in place; see ``rotary_table.rotate``.
+
+    Args:
+        heads: ``[num_tokens, at least num_heads * head_size]``.
+        num_heads: How many are turned, from the first one on.
+        cosines: ``[num_tokens, head_size]``.
+        sines: ``[num_tokens, head_size]``, the first half with the sign turned.
+        rotary_size: Elements of each that are turned.
+    """
+    half, size = rotary_size // 2, cosines.shape[1]
+    for token in range(heads.shape[0]):
+        cosine, sine = cosines[token, :half], sines[token, half:rotary_size]
+        for head in range(num_heads):
+            begin = head * size
+            left = heads[token, begin : begin + half]
+            right = heads[token, begin + half : begin + rotary_size]
+            for i in range(half):
+                first, second = widen(left[i]), widen(right[i])
+                c, s = widen(cosine[i]), widen(sine[i])
+                left[i] = narrow(first * c - second * s, heads)
+                right[i] = narrow(second * c + first * s, heads)
+
+
+@compiled
+def gated_silu(gate_up: Any, result: Any) -> None:
+    """``silu(gate) * up`` where a row is a gate and then what it gates.
+
+    Args:
+        gate_up: ``[num_rows, 2 * size]``.
+        result: ``[num_rows, size]``, set.
+    """
+    size = result.shape[1]
+    for row in range(result.shape[0]):
+        for i in range(size):
+            gate, up = widen(gate_up[row, i]), widen(gate_up[row, size + i])
+            result[row, i] = narrow(gate * up / (_ONE + exp2(-gate * LOG2_E)), result)
