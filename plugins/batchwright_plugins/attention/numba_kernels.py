@@ -11,7 +11,7 @@ from numba import prange
 
 from batchwright_plugins.compiled.compiling import compiled
 from batchwright_plugins.compiled.floats import LOG2_E, exp2, narrow, widen
-from batchwright_plugins.compiled.rows import add_weighted_rows, multiply_rows
+from batchwright_plugins.compiled.rows import add_weighted_rows, fetch_rows, multiply_rows
 
 __all__ = ["attend_kernel", "merge_segments", "write_tokens"]
 
@@ -109,6 +109,11 @@ def attend_kernel(group_size: int, head_size: int, is_parallel: bool) -> Callabl
                     count = min(block_size - inside, end - at)
                     slot = np.int64(block_tables[request, at // block_size]) * block_size + inside
                     row = (base + slot) * size
+                    ahead = at + count
+                    if ahead < end:
+                        later = np.int64(block_tables[request, ahead // block_size]) * block_size
+                        fetch_rows(cache, (base + later) * size, min(block_size, end - ahead), size)
+                    fetch_rows(cache, values + row, count, size)
                     multiply_rows(queries, cache, row, count, room, at - begin, most, num, size)
                     at += count
                 for i in range(num):

@@ -14,9 +14,10 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["add_weighted_rows", "multiply_rows"]
+__all__ = ["add_weighted_rows", "fetch_rows", "multiply_rows"]
 
 _FLOAT, _WORD, _HALF = ir.FloatType(), ir.IntType(32), ir.IntType(16)
+_LINE_BYTES = 64
 _FAST = ("contract", "reassoc", "nsz")
 
 
@@ -181,3 +182,33 @@ def add_weighted_rows(
     index = types.intp
     arguments = (sums, rows, index, index, weights, index, index, num_sums, size)
     return types.void(*arguments), generate
+
+
+@intrinsic(prefer_literal=True)
+def fetch_rows(_context: Any, rows: Any, start: Any, count: Any, size: Any) -> Any:
+    """Ask for rows that will soon be read, so that they are in the CPU's cache by then.
+
+    Args:
+        rows: Flat float32, or uint16 for bfloat16.
+        start: Where the first one begins.
+        count: Rows there, one behind the other.
+        size: Elements a row; a constant.
+    """
+    width = size.literal_value
+    line = _LINE_BYTES // (rows.dtype.bitwidth // 8)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        code = _Code(context, builder, signature, arguments, width)
+        _, start, count, _ = arguments
+        byte = ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), [byte, _WORD, _WORD, _WORD])
+        fetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        to_read, nearest, data = (ir.Constant(_WORD, value) for value in (0, 3, 1))
+        with cgutils.for_range(builder, count, intp=count.type) as loop:
+            row = code.plus(start, loop.index, width)
+            for place in range(0, width, line):
+                pointer = code.element(0, code.plus(row, place, 1))
+                builder.call(fetch, [builder.bitcast(pointer, byte), to_read, nearest, data])
+        return context.get_dummy_value()
+
+    return types.void(rows, types.intp, types.intp, size), generate
