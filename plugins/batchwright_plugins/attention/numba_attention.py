@@ -22,6 +22,7 @@ from .prefill_spans import prefill_spans
 from .step_layout import StepLayout
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
     from batchwright.messages import BlockCopy
     from batchwright.protocols.attention import AttentionBatch, AttentionSpec
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["NumbaPagedAttention"]
 
-_LEAST_WORK = 1 << 20  # products of a part; waking a thread takes as long as half as many
+_LEAST_WORK = 3 << 19  # of a part; waking a thread takes as long as half as much
+_KEY_WORK = 2  # reading a key and its value takes as long as so many query heads with them
 _ONE_AT_A_TIME = Lock()  # numba's simplest threads bear no two callers
 
 
@@ -37,7 +39,7 @@ _ONE_AT_A_TIME = Lock()  # numba's simplest threads bear no two callers
 class _Decodes:
     """Those of a step under one window, and room for what is computed of them.
 
-    See ``attend_kernel`` for the shapes.
+    See ``numba_kernels`` for the shapes.
     """
 
     segments: DecodeSegments
@@ -69,6 +71,21 @@ class NumbaPagedAttention:
         self._group_size = spec.num_query_heads // spec.num_kv_heads
         self._layers = [as_numpy(layer) for layer in self._cache.layers]
         self._no_sinks = np.full(spec.num_query_heads, -np.inf, np.float32)
+        self._compile()
+
+    def _compile(self) -> None:
+        """Attend to the null block, so that no request has to wait for a compiler."""
+        spec, nought = self._spec, np.zeros(1, np.int64)
+        self._tables = np.zeros((1, 2), np.int32)
+        query = torch.zeros(1, spec.num_query_heads, spec.head_size, dtype=self._dtype)
+        key = as_rows(query[:, : spec.num_kv_heads])
+        write_tokens(self._layers[0], self._cache.block_size, nought[:0], *key, *key)
+        for num_parts in (1, 2):
+            segments = DecodeSegments.divide(
+                nought, nought, nought, nought + 2, spec.num_kv_heads, num_parts
+            )
+            decodes = _Decodes.reserve(segments, self._group_size, spec.head_size)
+            self._attend(0, decodes, query, torch.empty_like(query), 1.0, (None, None))
 
     def begin_step(self, batch: AttentionBatch) -> None:
         """Divide the step's decodes into parts, once for each window of some layer."""
@@ -80,9 +97,9 @@ class NumbaPagedAttention:
         }
         self._spans = {window: prefill_spans(layout) for window, layout in layouts.items()}
         self._decodes = {window: self._divide(layout) for window, layout in layouts.items()}
-        spans = [span for some in self._spans.values() for span in some if span.rows is not None]
+        rows = [span.rows for spans in self._spans.values() for span in spans]
         numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))
-        self._cache.reserve(max((len(span.rows) for span in spans), default=0))
+        self._cache.reserve(max((len(some) for some in rows if some is not None), default=0))
 
     def _divide(self, layout: StepLayout) -> _Decodes | None:
         decodes = np.flatnonzero(layout.counts == 1)
@@ -93,7 +110,7 @@ class NumbaPagedAttention:
         if layout.window is not None:
             begins = np.maximum(lens - layout.window, 0)
         num_keys = int((lens - begins).sum()) * self._spec.num_kv_heads
-        work = num_keys * self._group_size * self._spec.head_size
+        work = num_keys * (self._group_size + _KEY_WORK) * self._spec.head_size
         num_parts = max(1, min(torch.get_num_threads(), work // _LEAST_WORK))
         segments = DecodeSegments.divide(
             decodes, layout.starts[decodes], begins, lens, self._spec.num_kv_heads, num_parts
@@ -145,7 +162,6 @@ class NumbaPagedAttention:
                 *as_rows(query),
                 cache.reshape(-1),
                 cache.shape[1],
-                cache.size // 2,
                 self._tables,
                 self._cache.block_size,
                 segments.segments,

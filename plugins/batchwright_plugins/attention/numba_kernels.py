@@ -1,4 +1,26 @@
-"""Functions over the paged cache that numba compiles for the CPU at hand."""
+"""Functions over the paged cache that numba compiles for the CPU at hand.
+
+=============  =========================================================================
+argument       what it is
+=============  =========================================================================
+query          flat, ``[num_query_heads, head_size]`` a token
+query_step     elements from one token to the next
+cache          flat, ``[2 * num_kv_heads, num_slots, head_size]``, keys before values
+num_slots      tokens that it has room for
+block_tables   ``[num_reqs, max_blocks]``
+block_size     tokens a block
+segments       ``[num_segments, 5]``: request, its token, key head, first key, behind the
+               last one
+parts          ``[num_parts + 1]``, first segment of each
+scale          factor on the scores
+softcap        cap of the scores; 0: none
+scores         ``[num_parts, group_size * most_keys]``, room
+peaks          ``[num_segments, group_size]``, the largest score of each query head, times
+               log2 e
+totals         ``[num_segments, group_size]``, the sum of the weights relative to it
+sums           ``[num_segments, group_size * head_size]``, the weighted values
+=============  =========================================================================
+"""
 
 from __future__ import annotations
 
@@ -7,7 +29,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import prange
+from numba import njit, prange
 
 from batchwright_plugins.compiled.compiling import compiled
 from batchwright_plugins.compiled.floats import LOG2_E, exp2, narrow, widen
@@ -53,26 +75,10 @@ def attend_kernel(group_size: int, head_size: int, is_parallel: bool) -> Callabl
     Args:
         group_size: Query heads that share a key head.
         head_size: Elements a head.
-        is_parallel: Whether parts are spread over threads.
+        is_parallel: Whether parts are spread over threads; otherwise there is one.
 
     Returns:
-        A function of
-
-        - query: flat, ``[num_query_heads, head_size]`` a token
-        - query_step: elements from one token to the next
-        - cache: flat, ``[2 * num_kv_heads, num_slots, head_size]``, keys before values
-        - num_slots
-        - values: where in the cache values begin
-        - block_tables: ``[num_reqs, max_blocks]``
-        - block_size
-        - segments: ``[num_segments, 5]``: request, its token, key head, first key, behind
-          the last one
-        - parts: ``[num_parts + 1]``, first segment of each
-        - scale, softcap: of scores; softcap 0: none
-        - scores: ``[num_parts, group_size * most_keys]``, room
-        - peaks, totals: ``[num_segments, group_size]``, set to the largest score of each
-          query head in bits (times log2 e), and the sum of the weights relative to it
-        - sums: ``[num_segments, group_size * head_size]``, set to the weighted values
+        A function of what is listed above, in that order; it sets the last three.
     """
     num, size = group_size, head_size
 
@@ -81,7 +87,6 @@ def attend_kernel(group_size: int, head_size: int, is_parallel: bool) -> Callabl
         query_step: int,
         cache: Any,
         num_slots: int,
-        values: int,
         block_tables: Any,
         block_size: int,
         segments: Any,
@@ -93,7 +98,9 @@ def attend_kernel(group_size: int, head_size: int, is_parallel: bool) -> Callabl
         totals: Any,
         sums: Any,
     ) -> None:
-        for part in prange(parts.shape[0] - 1):
+        values = cache.shape[0] // 2
+        num_parts = parts.shape[0] - 1 if is_parallel else 1  # numba keeps one file for each
+        for part in prange(num_parts):
             room = scores[part]
             most = room.shape[0] // num
             queries = np.empty(num * size, np.float32)
@@ -102,48 +109,109 @@ def attend_kernel(group_size: int, head_size: int, is_parallel: bool) -> Callabl
                 first = token * query_step + head * num * size
                 for i in range(num * size):
                     queries[i] = widen(query[first + i]) * scale
-                base = head * num_slots
-                at = begin
-                while at < end:
-                    inside = at % block_size
-                    count = min(block_size - inside, end - at)
-                    slot = np.int64(block_tables[request, at // block_size]) * block_size + inside
-                    row = (base + slot) * size
-                    ahead = at + count
-                    if ahead < end:
-                        later = np.int64(block_tables[request, ahead // block_size]) * block_size
-                        fetch_rows(cache, (base + later) * size, min(block_size, end - ahead), size)
-                    fetch_rows(cache, values + row, count, size)
-                    multiply_rows(queries, cache, row, count, room, at - begin, most, num, size)
-                    at += count
+                keys = head * num_slots * size
+                table = block_tables[request]
+                _score(queries, cache, keys, values, table, block_size, begin, end, room, num, size)
                 for i in range(num):
                     some = room[i * most : i * most + end - begin]
                     if softcap > 0:
-                        for k in range(some.shape[0]):
-                            wave = exp2(some[k] * (_TWO * LOG2_E / softcap))
-                            some[k] = softcap - _TWO * softcap / (wave + _ONE)
-                    peak = np.float32(-np.inf)
-                    for k in range(some.shape[0]):
-                        peak = max(peak, some[k])
-                    total = np.float32(0.0)
-                    for k in range(some.shape[0]):
-                        weight = exp2((some[k] - peak) * LOG2_E)
-                        some[k] = weight
-                        total += weight
-                    peaks[place, i] = peak * LOG2_E
-                    totals[place, i] = total
-                result = sums[place]
-                result[:] = 0
-                at = begin
-                while at < end:
-                    inside = at % block_size
-                    count = min(block_size - inside, end - at)
-                    slot = np.int64(block_tables[request, at // block_size]) * block_size + inside
-                    row = values + (base + slot) * size
-                    add_weighted_rows(result, cache, row, count, room, at - begin, most, num, size)
-                    at += count
+                        _cap(some, softcap)
+                    peaks[place, i], totals[place, i] = _weigh(some)
+                _add_up(
+                    sums[place],
+                    cache,
+                    values + keys,
+                    table,
+                    block_size,
+                    begin,
+                    end,
+                    room,
+                    num,
+                    size,
+                )
 
     return compiled(attend, is_parallel=is_parallel)
+
+
+@njit(inline="always")
+def _slot(block_table: Any, key: Any, block_size: Any) -> Any:
+    """Where in the cache a request's key lies."""
+    return np.int64(block_table[key // block_size]) * block_size + key % block_size
+
+
+@njit(inline="always")
+def _score(
+    queries: Any,
+    cache: Any,
+    keys: Any,
+    values: Any,
+    block_table: Any,
+    block_size: Any,
+    begin: Any,
+    end: Any,
+    scores: Any,
+    num: Any,
+    size: Any,
+) -> None:
+    """Multiply queries with a segment's keys, and have its values fetched meanwhile."""
+    most = scores.shape[0] // num
+    at = begin
+    while at < end:
+        count = min(block_size - at % block_size, end - at)
+        row = keys + _slot(block_table, at, block_size) * size
+        ahead = at + count
+        if ahead < end:
+            later = keys + _slot(block_table, ahead, block_size) * size
+            fetch_rows(cache, later, min(block_size, end - ahead), size)
+        fetch_rows(cache, values + row, count, size)
+        multiply_rows(queries, cache, row, count, scores, at - begin, most, num, size)
+        at = ahead
+
+
+@njit(inline="always")
+def _add_up(
+    result: Any,
+    cache: Any,
+    values: Any,
+    block_table: Any,
+    block_size: Any,
+    begin: Any,
+    end: Any,
+    weights: Any,
+    num: Any,
+    size: Any,
+) -> None:
+    """Sum up a segment's values, weighted."""
+    most = weights.shape[0] // num
+    result[:] = 0
+    at = begin
+    while at < end:
+        count = min(block_size - at % block_size, end - at)
+        row = values + _slot(block_table, at, block_size) * size
+        add_weighted_rows(result, cache, row, count, weights, at - begin, most, num, size)
+        at += count
+
+
+@njit(inline="always")
+def _cap(scores: Any, softcap: Any) -> None:
+    """``softcap * tanh(score / softcap)``."""
+    for k in range(scores.shape[0]):
+        wave = exp2(scores[k] * (_TWO * LOG2_E / softcap))
+        scores[k] = softcap - _TWO * softcap / (wave + _ONE)
+
+
+@njit(inline="always")
+def _weigh(scores: Any) -> Any:
+    """Make weights of scores; gives the largest score (times log2 e) and the weights' sum."""
+    peak = np.float32(-np.inf)
+    for k in range(scores.shape[0]):
+        peak = max(peak, scores[k])
+    total = np.float32(0.0)
+    for k in range(scores.shape[0]):
+        weight = exp2((scores[k] - peak) * LOG2_E)
+        scores[k] = weight
+        total += weight
+    return peak * LOG2_E, total
 
 
 @compiled
@@ -153,11 +221,11 @@ def merge_segments(
     """Put the segments of each token and key head together.
 
     Args:
-        segments: See ``attend_kernel``.
+        segments: See above.
         firsts: ``[num_tasks + 1]``, first segment of each token and key head.
-        peaks: See ``attend_kernel``.
-        totals: See ``attend_kernel``.
-        sums: See ``attend_kernel``.
+        peaks: See above.
+        totals: See above.
+        sums: See above.
         sinks: ``[num_query_heads]`` float32 extra logits; minus infinity: none.
         output: ``[num_tokens, num_query_heads, head_size]``, set at these tokens.
     """

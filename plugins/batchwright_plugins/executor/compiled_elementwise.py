@@ -7,22 +7,21 @@ from typing import Any
 import numpy as np
 
 from batchwright_plugins.compiled.compiling import compiled
-from batchwright_plugins.compiled.floats import LOG2_E, exp2, narrow, widen
+from batchwright_plugins.compiled.floats import LOG2_E, as_numpy, as_rows, exp2, narrow, widen
 
-__all__ = ["gated_silu", "normalise", "rotate_heads"]
+__all__ = ["as_numpy", "as_rows", "gate_by_silu", "normalise", "rotate_heads"]
 
 _ONE = np.float32(1.0)
 
 
 @compiled
-def normalise(x: Any, gain: Any, eps: Any, offset: Any, result: Any) -> None:
+def normalise(x: Any, gain: Any, eps: Any, result: Any) -> None:
     """Root mean square norm of each row.
 
     Args:
         x: ``[num_rows, size]``.
         gain: ``[size]``.
         eps: Added to the mean square.
-        offset: Added to the gain.
         result: Like x, set.
     """
     size = x.shape[1]
@@ -33,27 +32,29 @@ def normalise(x: Any, gain: Any, eps: Any, offset: Any, result: Any) -> None:
             total += element * element
         factor = _ONE / np.sqrt(total / np.float32(size) + eps)
         for i in range(size):
-            result[row, i] = narrow(widen(x[row, i]) * factor * (widen(gain[i]) + offset), result)
+            result[row, i] = narrow(widen(x[row, i]) * factor * widen(gain[i]), result)
 
 
 @compiled
-def rotate_heads(heads: Any, num_heads: int, cosines: Any, sines: Any, rotary_size: int) -> None:
+def rotate_heads(
+    heads: Any, step: int, num_heads: int, cosines: Any, sines: Any, rotary_size: int
+) -> None:
     """Turn heads in place; see ``rotary_table.rotate``.
 
     Args:
-        heads: ``[num_tokens, at least num_heads * head_size]``.
-        num_heads: How many are turned, from the first one on.
-        cosines: ``[num_tokens, head_size]``.
-        sines: ``[num_tokens, head_size]``, the first half with the sign turned.
+        heads: Flat, ``[num_heads, head_size]`` a token.
+        step: Elements from one token to the next.
+        num_heads: How many are turned.
+        cosines: ``[num_tokens, 1, head_size]``.
+        sines: ``[num_tokens, 1, head_size]``, the first half with the sign turned.
         rotary_size: Elements of each that are turned.
     """
-    half, size = rotary_size // 2, cosines.shape[1]
-    for token in range(heads.shape[0]):
-        cosine, sine = cosines[token, :half], sines[token, half:rotary_size]
+    half, size = rotary_size // 2, cosines.shape[2]
+    for token in range(cosines.shape[0]):
+        cosine, sine = cosines[token, 0, :half], sines[token, 0, half:rotary_size]
         for head in range(num_heads):
-            begin = head * size
-            left = heads[token, begin : begin + half]
-            right = heads[token, begin + half : begin + rotary_size]
+            begin = token * step + head * size
+            left, right = heads[begin : begin + half], heads[begin + half : begin + rotary_size]
             for i in range(half):
                 first, second = widen(left[i]), widen(right[i])
                 c, s = widen(cosine[i]), widen(sine[i])
@@ -62,7 +63,7 @@ def rotate_heads(heads: Any, num_heads: int, cosines: Any, sines: Any, rotary_si
 
 
 @compiled
-def gated_silu(gate_up: Any, result: Any) -> None:
+def gate_by_silu(gate_up: Any, result: Any) -> None:
     """``silu(gate) * up`` where a row is a gate and then what it gates.
 
     Args:

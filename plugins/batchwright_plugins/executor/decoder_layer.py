@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import torch
 from attrs import frozen
-from torch.nn.functional import rms_norm
 
-from .rotary_table import Rotary, RotaryTable, rotate
+from .elementwise import gate, normalise, rotate
+from .rotary_table import Rotary, RotaryTable
 
 if TYPE_CHECKING:
     from .language_model import LayerAttention
@@ -28,15 +28,11 @@ class Norm:
     """
 
     def __init__(self, gain: torch.Tensor, eps: float, offset: float = 0.0) -> None:
-        self._shape = gain.shape
         self._eps = eps
-        self._is_wide = offset != 0.0 and gain.dtype != torch.float32
         self._gain = gain if offset == 0.0 else gain.float() + offset
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        if self._is_wide:
-            return rms_norm(x.float(), self._shape, self._gain, self._eps).to(x.dtype)
-        return rms_norm(x, self._shape, self._gain, self._eps)
+        return normalise(x, self._gain, self._eps)
 
 
 class HeadsNorm:
@@ -140,7 +136,7 @@ class DecoderLayer:
         if self.heads_norm is not None:
             both = self.heads_norm(both)
         if rotary is not None and self.rotary is not None:
-            both = rotate(both, rotary, self.rotary.rotary_size)
+            both = rotate(both, *rotary, self.rotary.rotary_size)
         output = backend.forward(
             self.index,
             both[:, : self.num_query_heads],
@@ -160,8 +156,8 @@ class DecoderLayer:
         """
         x = self._add(x, self.attention_output, attended, self.after_attention)
         read = x if self.before_mlp is None else self.before_mlp(x)
-        gate, up = self.gate_up(read).chunk(2, -1)
-        return self._add(x, self.down, self.activation(gate).mul_(up), self.after_mlp)
+        gated = gate(self.gate_up(read), self.activation)
+        return self._add(x, self.down, gated, self.after_mlp)
 
     def _add(
         self, x: torch.Tensor, product: Linear, inputs: torch.Tensor, norm: Norm | None

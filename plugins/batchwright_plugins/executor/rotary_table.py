@@ -6,16 +6,16 @@ from collections.abc import Callable
 
 import torch
 
-__all__ = ["Rotary", "RotaryTable", "rotate"]
+__all__ = ["Rotary", "RotaryTable"]
 
 Rotary = tuple[torch.Tensor, torch.Tensor]
-"""Cosines and signed sines, each ``[num_tokens, 1, head_size]``; see ``rotate``."""
+"""Cosines and signed sines, each ``[num_tokens, 1, head_size]``; see ``elementwise.rotate``."""
 
 _MOST_ELEMENTS = 1 << 24  # of a table; beyond, every step computes what it needs
 
 
 class RotaryTable:
-    """The factors of ``rotate`` by position.
+    """The factors of ``elementwise.rotate`` by position.
 
     Args:
         compute: Takes ``[1, n]`` positions and gives cosines and sines, each
@@ -50,21 +50,3 @@ class RotaryTable:
         wide_sines[:, 0, : self.rotary_size] = sines
         wide_sines[:, 0, :half].neg_()
         return wide_cosines, wide_sines
-
-
-def rotate(heads: torch.Tensor, rotary: Rotary, rotary_size: int) -> torch.Tensor:
-    """Turn the two halves of each head's first elements into one another by an angle.
-
-    Args:
-        heads: ``[num_tokens, num_heads, head_size]``.
-        rotary: From ``RotaryTable.lookup``.
-        rotary_size: Elements that are turned.
-
-    Returns:
-        A new tensor like ``heads``.
-    """
-    half = rotary_size // 2
-    parts = [heads[..., half:rotary_size], heads[..., :half]]
-    if rotary_size < heads.shape[-1]:
-        parts.append(heads[..., rotary_size:])
-    return (heads * rotary[0]).addcmul_(torch.cat(parts, -1), rotary[1])

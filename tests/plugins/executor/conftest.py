@@ -13,9 +13,10 @@ import torch
 from attrs import define, field
 
 from batchwright.messages import CachedRequestData, ModelOutput, NewRequestData, SchedulerOutput
+from batchwright.protocols.attention import AttentionBackend
 from batchwright.protocols.executor import ModelInfo, ModelSettings
 from batchwright.sampling_params import SamplingParams
-from batchwright_plugins.attention.torch_paged import TorchAttention, TorchAttentionOptions
+from batchwright_plugins.attention.torch_paged import TorchAttention
 from batchwright_plugins.executor.torch_executor import TorchExecutor, TorchExecutorOptions
 
 torch.set_num_threads(2)
@@ -223,9 +224,10 @@ def make_driver() -> Callable[..., PlanDriver]:
         dtype: str = "float32",
         seed: int = 0,
         max_model_len: int | None = None,
+        backend: type[AttentionBackend] = TorchAttention,
     ) -> PlanDriver:
         executor = TorchExecutor(TorchExecutorOptions(device="cpu", threads=2), None)  # type: ignore[arg-type]
-        attention = TorchAttention(TorchAttentionOptions(), None)  # type: ignore[arg-type]
+        attention = backend(backend.Options(), None)  # type: ignore[arg-type]
         settings = ModelSettings(
             path=str(folder),
             dtype=dtype,

@@ -13,11 +13,12 @@ from batchwright_plugins.executor import direct_loading, model_loader
 from batchwright_plugins.executor.decoder import Decoder
 from batchwright_plugins.executor.decoder_family import FAMILIES
 from batchwright_plugins.executor.decoder_proof import relative_difference
+from batchwright_plugins.executor.elementwise import rotate
 from batchwright_plugins.executor.language_model import TransformersModel
 from batchwright_plugins.executor.linear import make_linear
 from batchwright_plugins.executor.loaded_model import LoadedModel
 from batchwright_plugins.executor.plain_config import read_plain_config
-from batchwright_plugins.executor.rotary_table import RotaryTable, rotate
+from batchwright_plugins.executor.rotary_table import RotaryTable
 
 CPU = torch.device("cpu")
 CHANGES: dict[str, dict[str, Any]] = {
@@ -187,7 +188,7 @@ def test_rotary_factors_are_the_same_with_and_without_a_table() -> None:
     for one, other in zip(short.lookup(positions), long.lookup(positions), strict=True):
         assert torch.equal(one, other)
     heads = torch.arange(48.0).view(4, 2, 6)
-    turned = rotate(heads, short.lookup(positions), short.rotary_size)
+    turned = rotate(heads.clone(), *short.lookup(positions), short.rotary_size)
     assert torch.equal(turned[0], heads[0])
     assert torch.equal(turned[:, :, 4:], heads[:, :, 4:])
     cosine, sine = torch.cos(torch.tensor(5.0)), torch.sin(torch.tensor(5.0))

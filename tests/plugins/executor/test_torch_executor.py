@@ -10,6 +10,10 @@ from typing import Any
 import pytest
 import torch
 
+from batchwright.protocols.attention import AttentionBackend
+from batchwright_plugins.attention.numba_paged import NumbaAttention
+from batchwright_plugins.attention.torch_paged import TorchAttention
+
 MODELS: list[tuple[str, dict[str, Any]]] = [
     ("llama", {}),
     ("qwen2", {}),
@@ -51,16 +55,21 @@ def reference(folder: Path, prompt: list[int], count: int) -> list[int]:
     return list(answer[0, len(prompt) :].tolist())
 
 
+@pytest.mark.parametrize("backend", [TorchAttention, NumbaAttention], ids=lambda b: b.name)
 @pytest.mark.parametrize(("kind", "changes"), MODELS, ids=[kind for kind, _ in MODELS])
 def test_execute_equals_generate(
-    kind: str, changes: dict[str, Any], tiny_model: Callable[..., Path], make_driver: Any
+    kind: str,
+    changes: dict[str, Any],
+    backend: type[AttentionBackend],
+    tiny_model: Callable[..., Path],
+    make_driver: Any,
 ) -> None:
     """Chunks, staggered arrivals, preemption, prefix hits, other blocks: the same tokens."""
     folder = tiny_model(kind, **changes)
     texts = prompts(5)
     texts[3:] = [texts[0][:9] + text for text in texts[3:]]
     expected = [reference(folder, text, 12) for text in texts]
-    driver = make_driver(folder)
+    driver = make_driver(folder, backend=backend)
     assert driver.info.tokenizer is None
     rng = random.Random(9)
     names = [f"r{i}" for i in range(5)]

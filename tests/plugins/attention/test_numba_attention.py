@@ -1,0 +1,171 @@
+"""The numba attention backend against a dense reference in float64."""
+
+from __future__ import annotations
+
+import math
+from threading import Thread
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from batchwright.protocols.attention import AttentionBackend
+from batchwright.testing.attention import Case, Shape, check_attention, check_copies
+from batchwright_plugins.attention import numba_attention
+from batchwright_plugins.attention.decode_segments import DecodeSegments
+from batchwright_plugins.attention.numba_paged import NumbaAttention
+
+
+def backend_of(case: Case, num_blocks: int) -> NumbaAttention:
+    """A backend whose cache holds NaN wherever nothing was written."""
+    backend = NumbaAttention(NumbaAttention.Options(), None)  # type: ignore[arg-type]
+    assert backend.unsupported(case.spec) is None
+    backend.allocate(case.spec, num_blocks)
+    for layer in backend._kernels._cache.layers:  # type: ignore[attr-defined]
+        layer[:, : num_blocks * case.block_size] = math.nan
+    return backend
+
+
+def check(case: Case) -> None:
+    check_attention(case, lambda num_blocks: backend_of(case, num_blocks))
+
+
+shapes = st.one_of(
+    st.builds(Shape, st.integers(0, 40), st.just(1)),
+    st.builds(Shape, st.just(0), st.integers(2, 20)),
+    st.builds(Shape, st.integers(1, 30), st.integers(2, 20)),
+)
+cases = st.builds(
+    Case,
+    requests=st.lists(shapes, min_size=1, max_size=7),
+    num_kv_heads=st.integers(1, 3),
+    group_size=st.sampled_from([1, 3]),
+    head_size=st.just(8),
+    block_size=st.sampled_from([1, 2, 4, 16]),
+    windows=st.lists(st.none() | st.integers(1, 24), min_size=1, max_size=3).map(tuple),
+    dtype=st.sampled_from(["float32", "bfloat16"]),
+    softcap=st.none() | st.just(5.0),
+    sinks=st.booleans(),
+    seed=st.integers(0, 2**32 - 1),
+)
+
+
+@settings(max_examples=120, deadline=None)
+@given(cases, st.integers(1, 5))
+def test_forward_equals_dense_attention(case: Case, num_threads: int) -> None:
+    """Decodes, prefills, chunks, all mixed, divided into any number of parts."""
+    before = torch.get_num_threads()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(numba_attention, "_LEAST_WORK", 1)
+        torch.set_num_threads(num_threads)
+        try:
+            check(case)
+        finally:
+            torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("group_size", "head_size"), [(3, 64), (1, 80), (8, 16)])
+def test_forward_serves_heads_of_real_models(dtype: str, group_size: int, head_size: int) -> None:
+    """Rows that are no power of two, and more of them than there are registers."""
+    requests = [Shape(33, 1), Shape(0, 9), Shape(31, 1), Shape(0, 1), Shape(200, 1)]
+    check(Case(requests=requests, dtype=dtype, group_size=group_size, head_size=head_size))
+
+
+def test_forward_of_scores_that_overflow_two_to_their_power() -> None:
+    """Weights are relative to the largest score; far smaller ones are nothing."""
+    case = Case(requests=[Shape(20, 1)], num_kv_heads=1, head_size=8)
+    backend = backend_of(case, 8)
+    from batchwright.testing.attention import make_batch
+
+    batch = make_batch([[1, 2, 3, 4, 5, 6]], [Shape(0, 20)], 4)
+    keys = torch.zeros(20, 1, 8)
+    keys[7] = 100.0
+    backend.begin_step(batch)
+    backend.forward(0, keys, keys, keys, scale=1.0)
+    backend.begin_step(make_batch([[1, 2, 3, 4, 5, 6]], [Shape(20, 1)], 4))
+    one = torch.full((1, 1, 8), 50.0)
+    answer = backend.forward(0, one, torch.zeros_like(one), torch.zeros_like(one), scale=1.0)
+    assert torch.equal(answer, torch.full((1, 1, 8), 100.0))
+
+
+def test_copied_blocks_answer_what_the_original_does() -> None:
+    """Both halves of the cache, every layer."""
+    case = Case(requests=[Shape(4, 1), Shape(4, 1)], windows=(None, 3))
+    check_copies(case, backend_of(case, 6))
+
+
+def test_two_engines_compute_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """numba's simplest threads end the process when two callers meet in them."""
+    monkeypatch.setattr(numba_attention, "_LEAST_WORK", 1)
+    case = Case(requests=[Shape(40, 1)] * 6, head_size=8)
+    failures: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            for _ in range(5):
+                check(case)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+def test_it_is_for_a_cpu() -> None:
+    """And for the types that its kernels read."""
+    backend: AttentionBackend = NumbaAttention(NumbaAttention.Options(), None)  # type: ignore[arg-type]
+    cuda = Case(requests=[], device="cuda", block_size=16).spec
+    half = Case(requests=[], dtype="float16", block_size=16).spec
+    assert backend.unsupported(cuda) == "it computes on cpu, not on cuda"
+    assert backend.unsupported(half) == "it computes in float32 or bfloat16, not in float16"
+
+
+def numbers(*values: int) -> np.ndarray:
+    return np.array(values, np.int64)
+
+
+def test_segments_cut_the_keys_in_the_middle() -> None:
+    """Two requests of 3 and 7 keys, two heads, three parts: cut behind 6 and 13 of 20."""
+    divided = DecodeSegments.divide(
+        numbers(4, 6), numbers(9, 20), numbers(0, 5), numbers(3, 12), 2, 3
+    )
+    assert divided.segments.tolist() == [
+        [4, 9, 0, 0, 3],
+        [6, 20, 0, 5, 8],
+        [6, 20, 0, 8, 12],
+        [4, 9, 1, 0, 3],
+        [6, 20, 1, 5, 12],
+    ]
+    assert divided.firsts.tolist() == [0, 1, 3, 4, 5]
+    assert divided.parts.tolist() == [0, 2, 4, 5]
+    assert divided.num_parts == 3
+    assert divided.most_keys == 7
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=9), st.integers(1, 3), st.integers(1, 8))
+def test_segments_have_every_key_once(lens: list[int], num_heads: int, num_parts: int) -> None:
+    """In parts that differ by no more than one."""
+    count = len(lens)
+    places, begins = np.arange(count), np.arange(count) * 3
+    divided = DecodeSegments.divide(places, places, begins, begins + lens, num_heads, num_parts)
+    keys = [
+        (request, head, key)
+        for request, _, head, begin, end in divided.segments.tolist()
+        for key in range(begin, end)
+    ]
+    assert keys == [
+        (r, h, 3 * r + i) for h in range(num_heads) for r in range(count) for i in range(lens[r])
+    ]
+    sizes = [
+        int((divided.segments[a:b, 4] - divided.segments[a:b, 3]).sum())
+        for a, b in zip(divided.parts[:-1], divided.parts[1:], strict=True)
+    ]
+    assert max(sizes) - min(sizes) <= 1
+    assert divided.parts[-1] == len(divided.segments) == divided.firsts[-1]

@@ -1,0 +1,92 @@
+"""Numbers in compiled functions against torch's and numpy's."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numba import njit
+
+from batchwright_plugins.compiled.compiling import compiled
+from batchwright_plugins.compiled.floats import as_numpy, as_rows, exp2, narrow, widen
+
+if TYPE_CHECKING:
+    import pytest
+
+
+@njit
+def round_trip(numbers: Any, target: Any) -> None:
+    for i in range(numbers.shape[0]):
+        target[i] = narrow(widen(numbers[i]), target)
+
+
+@njit
+def powers(numbers: Any, target: Any) -> None:
+    for i in range(numbers.shape[0]):
+        target[i] = exp2(numbers[i])
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(width=32), min_size=1, max_size=50))
+def test_narrow_rounds_as_torch_does(values: list[float]) -> None:
+    """To the nearest, the even one of two as near; infinity and NaN too."""
+    wide = torch.tensor(values)
+    narrowed = torch.empty(len(values), dtype=torch.bfloat16)
+    round_trip(as_numpy(wide), as_numpy(narrowed))
+    torch.testing.assert_close(narrowed, wide.bfloat16(), rtol=0, atol=0, equal_nan=True)
+
+
+def test_widen_is_exact() -> None:
+    """Every bfloat16 is a float32."""
+    bits = torch.arange(1 << 16, dtype=torch.int32).to(torch.uint16).view(torch.bfloat16)
+    wide = torch.empty(1 << 16)
+    round_trip(as_numpy(bits), as_numpy(wide))
+    assert torch.equal(torch.isnan(wide), torch.isnan(bits))
+    known = ~torch.isnan(bits)
+    assert torch.equal(wide[known], bits[known].float())
+
+
+def test_exp2_is_off_by_few_units_in_the_last_place() -> None:
+    """Over all that it takes; whole numbers are exact."""
+    numbers = np.linspace(-126, 126, 100_001, dtype=np.float32)
+    result = np.empty_like(numbers)
+    powers(numbers, result)
+    expected = np.exp2(numbers.astype(np.float64))
+    assert np.abs(result / expected - 1).max() < 4e-7
+    whole = np.arange(-126, 127, dtype=np.float32)
+    powers(whole, result)
+    assert (result[: len(whole)] == np.exp2(whole)).all()
+
+
+def test_exp2_beyond_its_range() -> None:
+    """Nothing below, the largest it has above."""
+    result = np.empty(4, np.float32)
+    powers(np.array([-126.5, -1e30, -math.inf, 1e30], np.float32), result)
+    assert result[:3].tolist() == [0.0, 0.0, 0.0]
+    assert result[3] == np.float32(2.0**127)
+
+
+def test_rows_leave_out_what_lies_between_tokens() -> None:
+    """A part of each token's heads is seen where it lies; anything else is copied."""
+    tokens = torch.arange(60.0).view(3, 5, 4)
+    array, step = as_rows(tokens[:, 1:3])
+    assert step == 20
+    assert array[step : step + 8].tolist() == tokens[1, 1:3].flatten().tolist()
+    array[0] = -1.0
+    assert tokens[0, 1, 0] == -1.0
+    array, step = as_rows(tokens.transpose(1, 2))
+    assert step == 20
+    assert array[20:25].tolist() == tokens[1, :, 0].tolist()
+
+
+def test_without_a_folder_functions_are_compiled_for_the_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """numba refuses to keep what has no file; it is compiled all the same."""
+    spaces: dict[str, Any] = {}
+    exec("def twice(x):\n    return 2 * x", spaces)
+    assert compiled(spaces["twice"])(21) == 42

@@ -1,0 +1,113 @@
+"""What is done to tokens beside products: compiled and by torch, the same."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.nn.functional import gelu, silu
+
+from batchwright_plugins.executor import elementwise
+from batchwright_plugins.executor.elementwise import gate, normalise, rotate
+
+TOLERANCE = {torch.float32: 2e-6, torch.bfloat16: 1.6e-2}
+Compute = Callable[[], torch.Tensor]
+
+
+@pytest.fixture
+def both_ways(monkeypatch: pytest.MonkeyPatch) -> Callable[[Compute], None]:
+    """Computes something with and without numba, and compares."""
+
+    def compare(compute: Compute) -> None:
+        assert elementwise._compiled() is not None
+        one = compute()
+        monkeypatch.setattr(elementwise, "_compiled", lambda: None)
+        other = compute()
+        tolerance = TOLERANCE[one.dtype]
+        torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance)
+        assert one.shape == other.shape
+
+    return compare
+
+
+def draw(*shape: int, dtype: torch.dtype) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(len(shape))).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("shape", [(5, 24), (1, 7), (3, 2, 8)])
+def test_normalise(dtype: torch.dtype, shape: tuple[int, ...], both_ways: Any) -> None:
+    """Rows of any size, and heads."""
+    x, gain = draw(*shape, dtype=dtype), draw(shape[-1], dtype=dtype)
+    both_ways(lambda: normalise(x, gain, 1e-5))
+
+
+def test_normalise_with_a_wider_gain(both_ways: Any) -> None:
+    """Gemma's gain is in float32 whatever the model is in."""
+    x, gain = draw(4, 16, dtype=torch.bfloat16), draw(16, dtype=torch.float32)
+    both_ways(lambda: normalise(x, gain, 1e-6))
+
+
+def test_normalise_equals_its_formula() -> None:
+    """x / sqrt(mean of squares + eps) * gain: 3 and 4 have a mean square of 12.5."""
+    answer = normalise(torch.tensor([[3.0, 4.0]]), torch.tensor([1.0, 2.0]), 3.5)
+    torch.testing.assert_close(answer, torch.tensor([[0.75, 2.0]]))
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("rotary_size", [8, 4])
+def test_rotate(dtype: torch.dtype, rotary_size: int, both_ways: Any) -> None:
+    """Some heads of a wider row, in whole or in part; the rest stays as it is."""
+    angles = torch.arange(5.0)[:, None] * torch.tensor([1.0, 0.3, 0.1, 0.01])[: rotary_size // 2]
+    cosines, sines = torch.ones(5, 1, 8), torch.zeros(5, 1, 8)
+    cosines[:, 0, :rotary_size] = torch.cat((angles, angles), 1).cos()
+    sines[:, 0, :rotary_size] = torch.cat((-angles, angles), 1).sin()
+    row = draw(5, 6, 8, dtype=dtype)
+
+    def compute() -> torch.Tensor:
+        heads = row.clone()
+        turned = rotate(heads[:, 1:4], cosines.to(dtype), sines.to(dtype), rotary_size)
+        assert torch.equal(heads[:, 4:], row[:, 4:])
+        assert torch.equal(heads[:, :1], row[:, :1])
+        return turned.clone()
+
+    both_ways(compute)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("activation", [silu, gelu])
+def test_gate(dtype: torch.dtype, activation: Any, both_ways: Any) -> None:
+    """silu is compiled, any other activation is torch's."""
+    gate_up = 4 * draw(6, 20, dtype=dtype)
+    both_ways(lambda: gate(gate_up, activation))
+
+
+def test_gate_of_large_numbers_stays_finite() -> None:
+    """silu goes to 0 on one side, and to its argument on the other."""
+    answer = gate(torch.tensor([[-1e4, 1e4, -200.0, 2.0, 2.0, 2.0]]), silu)
+    torch.testing.assert_close(answer, torch.tensor([[0.0, 2e4, 0.0]]))
+
+
+def test_many_tokens_are_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One thread is slower than several there."""
+    asked: list[int] = []
+    monkeypatch.setattr(elementwise, "_compiled", lambda: asked.append(1))
+    monkeypatch.setattr(elementwise, "_MOST_ELEMENTS", 20)
+    normalise(torch.ones(2, 10), torch.ones(10), 1e-5)
+    normalise(torch.ones(3, 10), torch.ones(10), 1e-5)
+    assert asked == [1]
+
+
+def test_without_numba_torch_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A missing library is no error."""
+    monkeypatch.setitem(sys.modules, "numba", None)
+    for name in [n for n in sys.modules if n.startswith("batchwright_plugins.compiled")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(
+        sys.modules, "batchwright_plugins.executor.compiled_elementwise", raising=False
+    )
+    monkeypatch.delattr("batchwright_plugins.executor.compiled_elementwise", raising=False)
+    assert elementwise._compiled.__wrapped__() is None
