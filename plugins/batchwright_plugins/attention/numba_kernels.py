@@ -114,9 +114,7 @@ def attend_kernel(group_size: int, head_size: int, is_parallel: bool) -> Callabl
                 _score(queries, cache, keys, values, table, block_size, begin, end, room, num, size)
                 for i in range(num):
                     some = room[i * most : i * most + end - begin]
-                    if softcap > 0:
-                        _cap(some, softcap)
-                    peaks[place, i], totals[place, i] = _weigh(some)
+                    peaks[place, i], totals[place, i] = _weigh(some, softcap)
                 _add_up(
                     sums[place],
                     cache,
@@ -201,8 +199,10 @@ def _cap(scores: Any, softcap: Any) -> None:
 
 
 @njit(inline="always")
-def _weigh(scores: Any) -> Any:
+def _weigh(scores: Any, softcap: Any) -> Any:
     """Make weights of scores; gives the largest score (times log2 e) and the weights' sum."""
+    if softcap > 0:
+        _cap(scores, softcap)
     peak = np.float32(-np.inf)
     for k in range(scores.shape[0]):
         peak = max(peak, scores[k])

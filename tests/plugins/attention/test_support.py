@@ -268,23 +268,26 @@ def test_every_backend_takes_part_in_the_choice() -> None:
     """Kernels for CUDA before what works everywhere; each place is taken once."""
     kinds = batchwright_register_attention()
     order = sorted(kinds, key=lambda kind: -(kind.preference or 0))
-    assert [kind.name for kind in order] == ["xformers", "triton", "torch-varlen", "torch"]
+    assert [kind.name for kind in order] == ["xformers", "triton", "torch-varlen", "numba", "torch"]
     assert len({kind.preference for kind in kinds}) == len(kinds)
 
 
 def test_refusing_a_cpu_imports_no_library() -> None:
-    """Most who have a CPU alone have them installed for nothing."""
+    """Most who have a CPU alone have them installed for nothing; so for numba and a GPU."""
     code = (
         "import sys\n"
         "from batchwright.protocols.attention import AttentionSpec\n"
         "from batchwright_plugins.attention import batchwright_register_attention as hook\n"
         f"spec = AttentionSpec(**{fields_of(evolve(SPEC, device='cpu'))!r})\n"
-        "kinds = [kind for kind in hook() if kind.name != 'torch']\n"
+        "kinds = [kind for kind in hook() if kind.name not in ('numba', 'torch')]\n"
         "print(len(kinds), all(kind(None, None).unsupported(spec) for kind in kinds))\n"
-        "print([m for m in ('torch', 'triton', 'xformers') if m in sys.modules])"
+        f"spec = AttentionSpec(**{fields_of(SPEC)!r})\n"
+        "kinds = [kind for kind in hook() if kind.name == 'numba']\n"
+        "print(len(kinds), all(kind(None, None).unsupported(spec) for kind in kinds))\n"
+        "print([m for m in ('torch', 'triton', 'xformers', 'numba') if m in sys.modules])"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     answer = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
-    assert answer.stdout.splitlines() == ["3 True", "[]"]
+    assert answer.stdout.splitlines() == ["3 True", "1 True", "[]"]

@@ -152,7 +152,8 @@ def test_check_says_which_attention_is_chosen_and_why_no_other_is(toml, model, m
 
     assert result.exit_code == 0, result.stderr
     others = "not xformers, triton, torch-varlen: it computes on cuda, not on cpu"
-    assert result.output.splitlines()[1:] == [f"attention torch ({others})"]
+    line = f"attention numba ({others}; not torch: numba is preferred)"
+    assert result.output.splitlines()[1:] == [line]
 
 
 def test_check_refuses_an_attention_backend_that_cannot_serve(toml, model, monkeypatch):
