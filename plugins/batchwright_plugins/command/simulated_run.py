@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 from batchwright.clock import VirtualClock
 from batchwright.config import load_config
 from batchwright.exceptions import ConfigError
+from batchwright.plugin_manager import PluginManager
 from batchwright_plugins.command.arriving import Arriving
 from batchwright_plugins.command.caps import Caps
+from batchwright_plugins.command.calm import rarely_collecting
 from batchwright_plugins.command.chosen_workload import choose_workload, make_workload, pace_of
 from batchwright_plugins.command.instruments import PROGRESS, instrumented
 from batchwright_plugins.command.report import (
@@ -72,7 +74,8 @@ class SimulatedRun:
         if rate is not None and scale_rate is not None:
             raise ConfigError("--rate and --scale-rate say the same; give one of them")
         loaded = load_config(config, [*overrides, *_as_overrides(options)])
-        self.config = choose_workload(loaded, workload)
+        self._plugins = PluginManager.discover(loaded.plugin_paths, loaded.plugins.disable)
+        self.config = choose_workload(loaded, workload, self._plugins)
         self._output = output
         self._steps = steps
         self._rate = rate
@@ -111,6 +114,7 @@ class SimulatedRun:
             is_terminal=notices is not None and notices.is_terminal,
             files=dict(self._files()),
             clock=VirtualClock(),
+            plugins=self._plugins,
         )
         engine = assembly.simulator()
         try:
@@ -118,7 +122,7 @@ class SimulatedRun:
             if notices is not None:
                 for line in _start_lines(self.config, engine):
                     notices.print(line, markup=False, soft_wrap=True)
-            with catching(simulation.stop):
+            with catching(simulation.stop), rarely_collecting():
                 simulation.run()
         finally:
             engine.close()

@@ -39,6 +39,7 @@ class PagedKV(KVManager):
     def __init__(self, options: Any, ctx: Context) -> None:
         super().__init__(options, ctx)
         limits = ctx.limits
+        self._slot = ctx.slot
         self._block_size = limits.block_size
         self._num_blocks = limits.num_blocks
         self._caches = limits.enable_prefix_caching
@@ -117,20 +118,12 @@ class PagedKV(KVManager):
     def carry(
         self, growing: Sequence[RequestView], filling: Sequence[RequestView]
     ) -> list[list[int]]:
-        slot = self.ctx.slot
-        new = self._take(len(growing))
-        for request, block_id in zip(growing, new, strict=True):
-            request.state[slot].block_ids.append(block_id)
-        if self._caches:
-            publish = self._index.add
-            for request in filling:
-                request.state[slot].publish_next(publish)
-        return [[block_id] for block_id in new]
+        return [[block_id] for block_id in self._go_on(growing, filling)]
 
     def leap(self, growing: Sequence[RequestView], filling: Sequence[RequestView]) -> None:
         # Blocks are taken in the same order as step by step. Publishing may come after all
         # of it: what is published is in use, what is taken is not.
-        self.carry(growing, filling)
+        self._go_on(growing, filling)
 
     def block_ids(self, request: RequestView) -> list[int]:
         return self._table(request).block_ids.copy()
@@ -204,11 +197,25 @@ class PagedKV(KVManager):
                 where = "in" if block_id in free else "not in"
                 yield (f"block {block_id} with {references} references is {where} the free queue")
 
+    def _go_on(
+        self, growing: Sequence[RequestView], filling: Sequence[RequestView]
+    ) -> list[int]:
+        """Append a block to each of the growing, publish the filling; what was appended."""
+        slot = self._slot
+        new = self._take(len(growing)) if growing else []
+        for request, block_id in zip(growing, new, strict=True):
+            request.state[slot].block_ids.append(block_id)
+        if self._caches:
+            publish = self._index.add
+            for request in filling:
+                request.state[slot].publish_next(publish)
+        return new
+
     def _table(self, request: RequestView) -> BlockTable:
-        table: BlockTable | None = request.state[self.ctx.slot]
+        table: BlockTable | None = request.state[self._slot]
         if table is None:
             table = BlockTable(request, self._hasher, self._block_size)
-            request.state[self.ctx.slot] = table
+            request.state[self._slot] = table
         return table
 
     def _adopt(self, table: BlockTable, block_ids: Sequence[int]) -> None:
