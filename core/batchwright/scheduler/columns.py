@@ -97,7 +97,7 @@ class Columns:
         new_blocks: list[list[int] | None] = [None] * len(self.ids)
         if tables:
             if not self._places:
-                self._places = {request_id: at for at, request_id in enumerate(self.ids)}
+                self._places = dict(zip(self.ids, range(len(self.ids)), strict=True))
             for request_id, block_ids in tables.items():
                 at = self._places.get(request_id)
                 if at is not None:

@@ -13,8 +13,8 @@ from batchwright.config import load_config
 from batchwright.exceptions import ConfigError
 from batchwright.plugin_manager import PluginManager
 from batchwright_plugins.command.arriving import Arriving
-from batchwright_plugins.command.caps import Caps
 from batchwright_plugins.command.calm import rarely_collecting
+from batchwright_plugins.command.caps import Caps
 from batchwright_plugins.command.chosen_workload import choose_workload, make_workload, pace_of
 from batchwright_plugins.command.instruments import PROGRESS, instrumented
 from batchwright_plugins.command.report import (

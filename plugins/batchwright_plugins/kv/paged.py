@@ -197,9 +197,7 @@ class PagedKV(KVManager):
                 where = "in" if block_id in free else "not in"
                 yield (f"block {block_id} with {references} references is {where} the free queue")
 
-    def _go_on(
-        self, growing: Sequence[RequestView], filling: Sequence[RequestView]
-    ) -> list[int]:
+    def _go_on(self, growing: Sequence[RequestView], filling: Sequence[RequestView]) -> list[int]:
         """Append a block to each of the growing, publish the filling; what was appended."""
         slot = self._slot
         new = self._take(len(growing)) if growing else []

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from attrs import frozen
 
 from batchwright.option import option
-from batchwright.option import option
 from batchwright.protocols import Observer
 
 if TYPE_CHECKING:
