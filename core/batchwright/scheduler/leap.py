@@ -151,8 +151,7 @@ class Leaps:
         filling = calendar.at_position_over(-1, num_steps) if self._caches else []
         if growing or filling:
             state.kv.leap([*map(_view, growing)], [*map(_view, filling)])
-            used = state.kv.num_usable_blocks - state.kv.num_free_blocks
-            state.counts.most_used_blocks = max(state.counts.most_used_blocks, used)
+            state.note_used_blocks()
 
     def _account(self, num_steps: int) -> None:
         """Book each block in the step that takes it."""

@@ -103,8 +103,7 @@ def _count(state: State, num_tokens: int) -> None:
     if draft.debts:
         counts.decode_grants += list(draft.debts.values()).count(1)
     if draft.tables:
-        used = state.kv.num_usable_blocks - state.kv.num_free_blocks
-        counts.most_used_blocks = max(counts.most_used_blocks, used)
+        state.note_used_blocks()
 
 
 def _account_for(request: Request, num_tokens: int, debt: int) -> None:

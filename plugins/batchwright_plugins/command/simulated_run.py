@@ -13,7 +13,6 @@ from batchwright.config import load_config
 from batchwright.exceptions import ConfigError
 from batchwright.plugin_manager import PluginManager
 from batchwright_plugins.command.arriving import Arriving
-from batchwright_plugins.command.calm import rarely_collecting
 from batchwright_plugins.command.caps import Caps
 from batchwright_plugins.command.chosen_workload import choose_workload, make_workload, pace_of
 from batchwright_plugins.command.instruments import PROGRESS, instrumented
@@ -122,7 +121,7 @@ class SimulatedRun:
             if notices is not None:
                 for line in _start_lines(self.config, engine):
                     notices.print(line, markup=False, soft_wrap=True)
-            with catching(simulation.stop), rarely_collecting():
+            with catching(simulation.stop):
                 simulation.run()
         finally:
             engine.close()

@@ -168,6 +168,10 @@ class PagedKV(KVManager):
         self._index.clear()
         return True
 
+    def forget(self, request: RequestView) -> None:
+        # Table and view hold one another: they would wait for the garbage collector.
+        request.state[self._slot] = None
+
     def audit(self, tables: dict[str, list[int]]) -> Iterator[str]:
         counted = [0] * self._num_blocks
         held = {name: table.block_ids for name, table in self._holders.items()}
