@@ -145,21 +145,20 @@ class PagedKV(KVManager):
         if not self._caches:  # nothing is shared, nothing worth keeping
             self._free.add_empty(block_ids[::-1])
             return
-        references = self._references
+        references, hash_of = self._references, self._hash_of
         empty: list[int] = []
         cached: list[int] = []
         for block_id in reversed(block_ids):
             references[block_id] -= 1
             if not references[block_id]:
-                (cached if self._index.holds(block_id) else empty).append(block_id)
+                (empty if hash_of[block_id] is None else cached).append(block_id)
         self._free.add_empty(empty)
         self._free.add_cached(cached)
 
     def unpublish(self, request: RequestView, num_tokens: int) -> None:
         table = self._table(request)
         keep = num_tokens // self._block_size
-        for block_id in table.block_ids[keep : table.num_published]:
-            self._index.remove(block_id)
+        self._index.remove(table.block_ids[keep : table.num_published])
         table.num_published = min(table.num_published, keep)
 
     def reset_prefix_cache(self) -> bool:
@@ -208,9 +207,7 @@ class PagedKV(KVManager):
         for request, block_id in zip(growing, new, strict=True):
             request.state[slot].block_ids.append(block_id)
         if self._caches:
-            publish = self._index.add
-            for request in filling:
-                request.state[slot].publish_next(publish)
+            self._index.add([request.state[slot].publish_next() for request in filling])
         return new
 
     def _table(self, request: RequestView) -> BlockTable:
@@ -232,17 +229,16 @@ class PagedKV(KVManager):
         """Free blocks, emptied; there are so many."""
         block_ids = self._free.take_many(count)
         if self._caches:
-            hash_of, references = self._hash_of, self._references
+            self._index.remove(block_ids)
+            references = self._references
             for block_id in block_ids:
-                if hash_of[block_id] is not None:
-                    self._index.remove(block_id)
                 references[block_id] = 1
         return block_ids
 
     def _publish(self, table: BlockTable, num_full: int) -> None:
-        if num_full <= table.num_published:
-            return
-        hashes = table.hashes(num_full)
-        for index in range(table.num_published, num_full):
-            self._index.add(hashes[index], table.block_ids[index])
-        table.num_published = num_full
+        known = table.num_published
+        if num_full > known:
+            hashes = table.hashes(num_full)
+            new = slice(known, num_full)
+            self._index.add(zip(hashes[new], table.block_ids[new], strict=True))
+            table.num_published = num_full
