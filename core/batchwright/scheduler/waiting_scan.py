@@ -211,7 +211,7 @@ class WaitingScan:
     def _grant(self, request: Request, debt: int) -> tuple[int, str]:
         """Tokens that a waiting request may get, and why if it gets none."""
         state = self._state
-        num_tokens = limited(state, request, debt)
+        num_tokens = limited(state, request, debt) if state.components.limits else debt
         if num_tokens <= 0:
             return 0, "a limit allows it no tokens in this step"
         allowance = state.draft.allowance(num_tokens)
