@@ -109,10 +109,12 @@ class Simulation:
         self.stopped_by = "interrupted"
 
     def _step(self) -> None:
-        leapt = self.engine.leap(min(self.arriving.next_time, self._until)) if self._leaps else None
-        if leapt is not None:
-            self._note_ends(leapt)
-            return
+        if self._leaps:
+            until = self.arriving.next_time
+            leapt = self.engine.leap(until if until < self._until else self._until)
+            if leapt is not None:
+                self._note_ends(leapt)
+                return
         plan, outputs = self.engine.advance()
         if outputs is None:
             return
