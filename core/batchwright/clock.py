@@ -41,7 +41,8 @@ class VirtualClock:
         return self._now
 
     def wait_until(self, moment: float) -> None:
-        self._now = max(self._now, moment)
+        if moment > self._now:
+            self._now = moment
 
     def advance(self, seconds: float) -> None:
         """Move the time forward.

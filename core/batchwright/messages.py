@@ -16,9 +16,11 @@ from batchwright.request import Finish
 from batchwright.sampling_params import SamplingParams
 
 
-@frozen
+@define
 class NewRequestData:
     """A request that the executor has not seen, or has lost: everything, once.
+
+    Read it, do not change it.
 
     Args:
         req_id: Its id.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attrs import frozen
+from attrs import define
 
 from batchwright.request_view import RequestView
 
@@ -40,7 +40,7 @@ def mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-@frozen
+@define
 class RequestTimes:
     """How long a request took (seconds on the scheduler's clock).
 
@@ -64,10 +64,10 @@ class RequestTimes:
         first, scheduled = request.first_token_time, request.scheduled_time
         num_later = request.num_output_tokens - 1
         return cls(
-            queue_time=None if scheduled is None else scheduled - arrival,
-            ttft=None if first is None else first - arrival,
-            tpot=(end - first) / num_later
+            None if scheduled is None else scheduled - arrival,
+            None if first is None else first - arrival,
+            (end - first) / num_later
             if first is not None and end is not None and num_later > 0
             else None,
-            e2e=None if end is None else end - arrival,
+            None if end is None else end - arrival,
         )

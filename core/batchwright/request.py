@@ -34,12 +34,8 @@ class RequestStatus(IntEnum):
         return self > RequestStatus.PREEMPTED
 
 
-_FINISH_REASONS = {
-    RequestStatus.FINISHED_STOPPED: "stop",
-    RequestStatus.FINISHED_LENGTH: "length",
-    RequestStatus.FINISHED_ABORTED: "abort",
-    RequestStatus.FINISHED_ERROR: "error",
-}
+_FINISH_REASONS = ("stop", "length", "abort", "error")
+"""From FINISHED_STOPPED on. (A dict would hash a status, which is a call in Python.)"""
 
 
 @frozen
@@ -59,7 +55,7 @@ class Finish:
     @property
     def reason(self) -> str:
         """``stop``, ``length``, ``abort`` or ``error``."""
-        return _FINISH_REASONS[self.status]
+        return _FINISH_REASONS[self.status - RequestStatus.FINISHED_STOPPED]
 
 
 @frozen

@@ -54,7 +54,8 @@ class Announcer:
             except Exception as error:
                 self._failed(component, event, error)
             else:
-                faults.clear(component, event)
+                if faults.in_row:
+                    faults.clear(component, event)
 
     def _failed(self, component: Component, event: str, error: Exception) -> None:
         what = raised(error)

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from collections.abc import Callable
+from typing import Final
 
 from batchwright.messages import CachedRequestData
 from batchwright.request import Request
+
+_FEW: Final = 4
+"""Ids that are looked for without making a table of places."""
 
 
 class Columns:
@@ -96,12 +101,10 @@ class Columns:
         """What a plan says of them: fresh lists, that others may be appended to."""
         new_blocks: list[list[int] | None] = [None] * len(self.ids)
         if tables:
-            if not self._places:
-                self._places = {request_id: at for at, request_id in enumerate(self.ids)}
+            find = self._finder(len(tables))
             for request_id, block_ids in tables.items():
-                at = self._places.get(request_id)
-                if at is not None:
-                    new_blocks[at] = block_ids
+                if request_id in self.ones:
+                    new_blocks[find(request_id)] = block_ids
         return CachedRequestData(
             self.ids.copy(),
             [],
@@ -109,6 +112,14 @@ class Columns:
             [base + epoch for base in self.bases],
             [base + epoch for base in self.output_bases],
         )
+
+    def _finder(self, count: int) -> Callable[[str], int]:
+        """What finds the places of so many ids: a table, if it is there or pays."""
+        if not self._places:
+            if count <= _FEW:
+                return self.ids.index
+            self._places = dict(zip(self.ids, range(len(self.ids)), strict=True))
+        return self._places.__getitem__
 
     def _take_back(self) -> None:
         if self._is_lent:

@@ -180,7 +180,8 @@ class Departures:
         if planned and not state.settings.compat.keeps_victims_hashes:
             # What this step was to compute of it will not be computed.
             state.kv.unpublish(request.view, request.num_computed_tokens)
-        self.release_resources(request)
+        if state.components.resources:
+            self.release_resources(request)
 
     def _give_up_blocks(self, request: Request) -> None:
         state = self._state

@@ -77,6 +77,8 @@ class Faults:
 
     Attributes:
         counts: Faults that belonged to no request, by component and method.
+        in_row: Those of each method since it worked last, by path and name; ``clear`` ends
+            a row.
         times_calls: Whether calls are timed.
         slowest: Seconds that the slowest call took, of those that were slow.
     """
@@ -86,7 +88,7 @@ class Faults:
         self._slow_after = slow_after
         self.times_calls = slow_after is not None
         self._clock = clock
-        self._in_row: dict[tuple[str, str], int] = {}
+        self.in_row: dict[tuple[str, str], int] = {}
         self.counts: dict[str, int] = {}
         self.slowest: dict[str, float] = {}
 
@@ -126,7 +128,8 @@ class Faults:
         if check is not None and not _passes(check, answer):
             self.strike(component, method, f"returned {_shown(answer)}, expected {expected}")
             return None
-        self.clear(component, method)
+        if self.in_row:
+            self.clear(component, method)
         return answer
 
     def ask_about(
@@ -145,7 +148,10 @@ class Faults:
             RequestFault: It raised, or its answer does not pass the check.
         """
         try:
-            answer = self.call(component, method, (request.view, *arguments), call)
+            if self.times_calls:
+                answer = self.call(component, method, (request.view, *arguments), call)
+            else:
+                answer = (call or getattr(component, method))(request.view, *arguments)
         except RunEndedError:
             raise
         except Exception as error:
@@ -182,7 +188,7 @@ class Faults:
         where = f"{component.ctx.label}: {method}()"
         self.counts[where] = self.counts.get(where, 0) + 1
         place = (component.ctx.path, method)
-        self._in_row[place] = strikes = self._in_row.get(place, 0) + 1
+        self.in_row[place] = strikes = self.in_row.get(place, 0) + 1
         _log.warning("%s %s (fault %d in a row)", where, what, strikes)
         if strikes >= self._max_in_row:
             raise RunEndedError(
@@ -192,8 +198,7 @@ class Faults:
 
     def clear(self, component: Component, method: str) -> None:
         """Note that a method worked."""
-        if self._in_row:
-            self._in_row.pop((component.ctx.path, method), None)
+        self.in_row.pop((component.ctx.path, method), None)
 
     def _note_slow(self, where: str, seconds: float) -> None:
         """Keep the slowest call; a warning each time that it has doubled."""

@@ -174,11 +174,12 @@ def _odd_field(request: Request) -> str | None:
     """Which field holds what a component would choke on in the middle of a step, or None."""
     if not isinstance(request.request_id, str):
         return "request_id must be a string"
-    for name in ("cache_salt", "adapter"):
+    for name in () if request.cache_salt is request.adapter is None else ("cache_salt", "adapter"):
         value = getattr(request, name)
         if value is not None and not _is_text(value):
             return f"{name} must be a string that has a UTF-8 form, not {value!r}"
-    for name in ("client", "group", "slo_class"):
+    is_anonymous = request.client is request.group is request.slo_class is None
+    for name in () if is_anonymous else ("client", "group", "slo_class"):
         value = getattr(request, name)
         if value is not None and not isinstance(value, str):
             return f"{name} must be a string, not {value!r}"

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
+from operator import attrgetter
 from typing import Final
 
 from batchwright.messages import Leap, LeapOutput
@@ -22,6 +23,7 @@ from batchwright.scheduler.results import Results
 from batchwright.scheduler.state import State
 
 _MOST_STEPS: Final = 1 << 16
+_view = attrgetter("view")
 
 
 class Leaps:
@@ -148,9 +150,8 @@ class Leaps:
         growing = calendar.at_position_over(0, num_steps)
         filling = calendar.at_position_over(-1, num_steps) if self._caches else []
         if growing or filling:
-            state.kv.leap([r.view for r in growing], [r.view for r in filling])
-            used = state.kv.num_usable_blocks - state.kv.num_free_blocks
-            state.counts.most_used_blocks = max(state.counts.most_used_blocks, used)
+            state.kv.leap([*map(_view, growing)], [*map(_view, filling)])
+            state.note_used_blocks()
 
     def _account(self, num_steps: int) -> None:
         """Book each block in the step that takes it."""
@@ -176,8 +177,10 @@ class Leaps:
         """End those whose last token it was, in order of admission."""
         steady = self._state.steady
         columns = steady.columns
-        ends = {columns.place(request) for request in steady.ending if request in steady}
-        places = sorted(ends.union(output.ends))
+        places = output.ends
+        if steady.ending:
+            ends = {columns.place(request) for request in steady.ending if request in steady}
+            places = sorted(ends.union(places))
         done = [(columns.requests[at], output.token_ids[at][-1]) for at in places]
         for request, token in done:
             if request.finish is None:  # or the end of another one has ended it, too

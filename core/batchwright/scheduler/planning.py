@@ -40,13 +40,13 @@ def commit_plan(state: State) -> SchedulerOutput:
 
 def _new_request(state: State, request: Request) -> NewRequestData:
     return NewRequestData(
-        req_id=request.request_id,
-        prompt_token_ids=request.prompt_token_ids,
-        sampling_params=request.sampling_params,
-        block_ids=state.draft.tables[request.request_id],
-        num_computed_tokens=request.num_computed_tokens,
-        output_token_ids=request.output_token_ids,
-        adapter=request.adapter,
+        request.request_id,
+        request.prompt_token_ids,
+        request.sampling_params,
+        state.draft.tables[request.request_id],
+        request.num_computed_tokens,
+        request.output_token_ids,
+        request.adapter,
     )
 
 
@@ -103,12 +103,12 @@ def _count(state: State, num_tokens: int) -> None:
     if draft.debts:
         counts.decode_grants += list(draft.debts.values()).count(1)
     if draft.tables:
-        used = state.kv.num_usable_blocks - state.kv.num_free_blocks
-        counts.most_used_blocks = max(counts.most_used_blocks, used)
+        state.note_used_blocks()
 
 
 def _account_for(request: Request, num_tokens: int, debt: int) -> None:
-    again = min(num_tokens, max(0, request.high_water - request.num_computed_tokens))
+    again = request.high_water - request.num_computed_tokens
+    again = min(num_tokens, again) if again > 0 else 0
     request.num_recomputed_tokens += again
     account = request.account
     if account is None:

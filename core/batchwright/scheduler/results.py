@@ -20,6 +20,8 @@ class Results:
     def __init__(self, state: State, departures: Departures) -> None:
         self._state = state
         self._departures = departures
+        self._stops_early = state.settings.compat.stops_early
+        self._max_model_len = state.limits.max_model_len
 
     def commit(self, plan: SchedulerOutput, output: ModelOutput) -> StepOutputs:
         """Commit the oldest plan in flight.
@@ -161,8 +163,10 @@ class Results:
 
     def end_if_done(self, request: Request, token: int) -> bool:
         """End a request if its newest token was its last; whether it was."""
-        stopped = _stop(request, token, stops_early=self._state.settings.compat.stops_early)
-        detail = stopped or _length(request, self._state.limits.max_model_len)
+        stopped = None
+        if token in request.stop_ids:
+            stopped = _stop(request, token, stops_early=self._stops_early)
+        detail = stopped or _length(request, self._max_model_len)
         if detail is None:
             return False
         status = RequestStatus.FINISHED_STOPPED if stopped else RequestStatus.FINISHED_LENGTH
@@ -263,19 +267,17 @@ def _expected(drafts: Sequence[int]) -> str:
 
 
 def _stop(request: Request, token: int, *, stops_early: bool) -> str | None:
-    """Which stop a token is to a request, or None. Stops count before lengths."""
-    params = request.sampling_params
-    if token not in request.stop_ids:
-        return None
-    if request.num_output_tokens < params.min_tokens and not stops_early:
+    """Which stop one of a request's stop tokens is, or None. Stops count before lengths."""
+    if request.num_output_tokens < request.sampling_params.min_tokens and not stops_early:
         return None
     return "eos" if token in request.eos_ids else f"stop_token:{token}"
 
 
 def _length(request: Request, max_model_len: int) -> str | None:
     """Which limit of its length a request has reached, or None."""
-    if request.num_tokens >= max_model_len:
+    num_tokens = len(request.token_ids)
+    if num_tokens >= max_model_len:
         return "max_model_len"
-    if request.num_tokens >= request.max_total_tokens:
+    if num_tokens >= request.max_total_tokens:
         return "max_tokens"
     return None

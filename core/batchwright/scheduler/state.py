@@ -116,6 +116,12 @@ class State:
         """Blocks that hold so many tokens."""
         return -(-num_tokens // self.limits.block_size)
 
+    def note_used_blocks(self) -> None:
+        """Keep the most blocks that were in use."""
+        used = self.kv.num_usable_blocks - self.kv.num_free_blocks
+        if used > self.counts.most_used_blocks:
+            self.counts.most_used_blocks = used
+
     def fits_pool(self, num_tokens: int) -> bool:
         """Whether a request with so many tokens in the cache could run alone."""
         return self.num_blocks_for(num_tokens) <= self.kv.num_usable_blocks

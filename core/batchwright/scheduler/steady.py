@@ -88,18 +88,15 @@ class SteadyDecodes:
 
     def leave(self, request: Request) -> None:
         """Turn a request back into an ordinary running one."""
-        self.columns.remove(request)
-        self.calendar.strike(request)
-        request.follow(STANDSTILL)
+        self._let_stand(request)
         self._others[request.request_id] = request
-        if request.account is not None:
-            request.account.decoding(-1)
 
     def end(self, request: Request) -> None:
         """Note a request that runs no longer."""
         if request in self:
-            self.leave(request)
-        del self._others[request.request_id]
+            self._let_stand(request)
+        else:
+            del self._others[request.request_id]
 
     def dissolve(self) -> None:
         """Turn all of them back into ordinary running requests."""
@@ -202,6 +199,14 @@ class SteadyDecodes:
         if stops:
             ends |= {at for at, token in enumerate(tokens) if token in columns.stop_ids}
         return [(columns.requests[at], tokens[at]) for at in sorted(ends)]
+
+    def _let_stand(self, request: Request) -> None:
+        """Carry a request along no more."""
+        self.columns.remove(request)
+        self.calendar.strike(request)
+        request.follow(STANDSTILL)
+        if request.account is not None:
+            request.account.decoding(-1)
 
     def _take_back(self) -> None:
         """Remove new tokens from those that have got theirs already."""

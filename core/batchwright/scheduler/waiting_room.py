@@ -43,10 +43,10 @@ class WaitingRoom:
     @property
     def num_in_queue(self) -> int:
         """Requests that the next scan could look at."""
-        if not self._arrivals:
-            return 0
-        outside = len(self._aside) + len(self._landing) + len(self._passed_over)
-        return len(self._arrivals) - outside
+        num_waiting = len(self._arrivals)
+        if self._aside or self._landing or self._passed_over:
+            return num_waiting - len(self._aside) - len(self._landing) - len(self._passed_over)
+        return num_waiting
 
     @property
     def num_landing(self) -> int:

@@ -126,7 +126,7 @@ class WaitingScan:
 
     def _try_to_admit(self, request: Request) -> Held | None:
         state = self._state
-        if not self._passes(self._judging, "candidate", request, state.view):
+        if self._judging and not self._passes(self._judging, "candidate", request, state.view):
             return self._held
         if request.request_id in state.draft.yielded:
             return Held("it yielded in this step", len(state.draft.yielded))
@@ -136,18 +136,20 @@ class WaitingScan:
         num_tokens, reason = self._grant(request, debt)
         if num_tokens <= 0:
             return Held(reason)
-        need = self._need(request, hit, computed + num_tokens)
+        num_slots = self._num_slots(computed + num_tokens)
+        need = self._need(request, hit, num_slots)
         if state.paused and self._reclaim_for(request, need):
             return self._try_to_admit(request)  # what was taken may be hit, or free, now
         if not self._passes(self._sizing, "sized", request, need, hit, state.view):
             return self._held
         if not self._reserve(request):
             return self._held
-        table = self._allocate(request, hit, computed + num_tokens)
-        if table is None:
+        new = state.allocate(request, num_slots, computed + num_tokens, hit)
+        if new is None:
             self._departures.release_resources(request)
             return Held("not enough free KV blocks", state.settings.backfill, lacks_blocks=True)
         request.num_computed_tokens = computed
+        table = state.kv.block_ids(request.view)
         self._admit(request, hit, need, num_tokens, debt, table)
         return None
 
@@ -180,7 +182,7 @@ class WaitingScan:
                 gate,
                 phase,
                 *arguments,
-                check=lambda verdict: isinstance(verdict, Verdict),
+                check=_is_verdict,
                 expected="a Verdict (batchwright.verdicts)",
             )
             if not isinstance(verdict, Admit):
@@ -209,7 +211,7 @@ class WaitingScan:
     def _grant(self, request: Request, debt: int) -> tuple[int, str]:
         """Tokens that a waiting request may get, and why if it gets none."""
         state = self._state
-        num_tokens = limited(state, request, debt)
+        num_tokens = limited(state, request, debt) if state.components.limits else debt
         if num_tokens <= 0:
             return 0, "a limit allows it no tokens in this step"
         allowance = state.draft.allowance(num_tokens)
@@ -228,12 +230,11 @@ class WaitingScan:
             demand(sound, kv, "lookup", hit, expected)
         return hit
 
-    def _need(self, request: Request, hit: PrefixHit, num_computed: int) -> Need:
+    def _need(self, request: Request, hit: PrefixHit, num_slots: int) -> Need:
         kv = self._state.kv
-        slots = self._num_slots(num_computed)
-        step = kv.num_needed(request.view, slots, hit)
-        known = max(slots, request.num_tokens)
-        full = step if known == slots else kv.num_needed(request.view, known, hit)
+        step = kv.num_needed(request.view, num_slots, hit)
+        known = request.num_tokens
+        full = step if known <= num_slots else kv.num_needed(request.view, known, hit)
         sound = type(step) is int and type(full) is int
         demand(sound, kv, "num_needed", (step, full), "a number of blocks")
         return Need(step, full)
@@ -281,11 +282,6 @@ class WaitingScan:
         self._state.room.skip(request, key, f"{reason} (skipped until {key!r})")
         return None
 
-    def _allocate(self, request: Request, hit: PrefixHit, num_computed: int) -> list[int] | None:
-        kv = self._state.kv
-        new = self._state.allocate(request, self._num_slots(num_computed), num_computed, hit)
-        return None if new is None else kv.block_ids(request.view)
-
     def _admit(
         self,
         request: Request,
@@ -315,3 +311,7 @@ class WaitingScan:
     def _stop_at(self, request: Request, reason: str) -> None:
         self._state.room.hold(request, reason)
         self._state.draft.stopped_by = (request.request_id, reason)
+
+
+def _is_verdict(answer: object) -> bool:
+    return isinstance(answer, Verdict)

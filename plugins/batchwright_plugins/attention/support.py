@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib import metadata
 from typing import TYPE_CHECKING
 
 from attrs import frozen
@@ -34,6 +33,8 @@ class Library:
 
     def problem(self) -> str | None:
         """Why what is installed will not do; None if it will."""
+        from importlib import metadata  # brings along what reads e-mail
+
         try:
             found = metadata.version(self.name)
         except metadata.PackageNotFoundError:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from batchwright.protocols import Arrival
 
 __all__ = ["Arriving"]
+
+_NEVER: Final = math.inf
 
 
 class Arriving:
@@ -35,7 +38,7 @@ class Arriving:
         self._followers: list[tuple[float, int, Arrival]] = []
         self._num_followers = 0
         self.num_taken = 0
-        self.next_time = float("inf")
+        self.next_time = _NEVER
         self._head: Arrival | None = None
         self._draw()
         self._look()
@@ -74,7 +77,7 @@ class Arriving:
             head.time /= self._pace
 
     def _look(self) -> None:
-        time = self._head.time if self._head is not None else float("inf")
+        time = self._head.time if self._head is not None else _NEVER
         if self._followers and self._followers[0][0] < time:
             time = self._followers[0][0]
-        self.next_time = float("inf") if self._left == 0 else time
+        self.next_time = _NEVER if self._left == 0 else time

@@ -21,24 +21,24 @@ __all__ = ["choose_workload", "make_workload", "pace_of"]
 _HEAD = 4096
 
 
-def choose_workload(config: Config, source: str | None) -> Config:
+def choose_workload(
+    config: Config, source: str | None, plugins: PluginManager | None = None
+) -> Config:
     """Put what ``--workload`` says into a configuration.
 
     Args:
         config: The configuration.
         source: ``NAME``, ``NAME:FILE``, or a file whose format is recognized; None: as is.
+        plugins: What is offered; None discovers it.
 
     Raises:
         ConfigError: No workload is of that name, or none recognizes the file.
     """
     if source is None:
         return config
-    offered = {
-        found.name: found.cls
-        for found in PluginManager.discover(
-            config.plugin_paths, config.plugins.disable
-        ).registrations("workload")
-    }
+    if plugins is None:
+        plugins = PluginManager.discover(config.plugin_paths, config.plugins.disable)
+    offered = {found.name: found.cls for found in plugins.registrations("workload")}
     name, colon, file = source.partition(":")
     if name not in offered and Path(source).expanduser().exists():
         name, colon, file = _recognize(Path(source).expanduser(), offered), ":", source

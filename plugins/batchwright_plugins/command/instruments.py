@@ -30,6 +30,7 @@ def instrumented(
     is_terminal: bool,
     files: Mapping[str, str] | None = None,
     clock: Clock | None = None,
+    plugins: PluginManager | None = None,
 ) -> Assembly:
     """Prepare the assembly of a configuration, with what a report needs.
 
@@ -38,12 +39,14 @@ def instrumented(
         is_terminal: Whether there is somebody to show progress to.
         files: Observers that write a file, and which, by name.
         clock: What time it is; None: the machine's.
+        plugins: What is offered; None discovers it.
 
     Raises:
         ConfigError: A component that it names is unknown, or its options are wrong.
         PluginError: A plugin that it loads is broken.
     """
-    plugins = PluginManager.discover(config.plugin_paths, config.plugins.disable)
+    if plugins is None:
+        plugins = PluginManager.discover(config.plugin_paths, config.plugins.disable)
     wanted = (STATS, PROGRESS) if is_terminal else (STATS,)
     listed = [use.name for use in config.observer]
     added = [

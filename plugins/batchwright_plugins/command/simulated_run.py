@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from batchwright.clock import VirtualClock
 from batchwright.config import load_config
 from batchwright.exceptions import ConfigError
+from batchwright.plugin_manager import PluginManager
 from batchwright_plugins.command.arriving import Arriving
 from batchwright_plugins.command.caps import Caps
 from batchwright_plugins.command.chosen_workload import choose_workload, make_workload, pace_of
@@ -72,7 +73,8 @@ class SimulatedRun:
         if rate is not None and scale_rate is not None:
             raise ConfigError("--rate and --scale-rate say the same; give one of them")
         loaded = load_config(config, [*overrides, *_as_overrides(options)])
-        self.config = choose_workload(loaded, workload)
+        self._plugins = PluginManager.discover(loaded.plugin_paths, loaded.plugins.disable)
+        self.config = choose_workload(loaded, workload, self._plugins)
         self._output = output
         self._steps = steps
         self._rate = rate
@@ -111,6 +113,7 @@ class SimulatedRun:
             is_terminal=notices is not None and notices.is_terminal,
             files=dict(self._files()),
             clock=VirtualClock(),
+            plugins=self._plugins,
         )
         engine = assembly.simulator()
         try:

@@ -88,12 +88,14 @@ class Simulation:
             ExecutorError: The executor could not be brought back.
             PluginError: A component failed too often in a row.
         """
+        clock, arriving = self._clock, self.arriving
         while not self.stopped_by:
-            self._let_arrive()
+            if arriving.next_time <= clock.now():
+                self._let_arrive()
             if self.engine.has_unfinished:
                 self._step()
-            elif self.arriving.next_time < _FOREVER:
-                self._wait_until(self.arriving.next_time)
+            elif arriving.next_time < _FOREVER:
+                self._wait_until(arriving.next_time)
             else:
                 return
             if self._is_limited:
@@ -107,10 +109,12 @@ class Simulation:
         self.stopped_by = "interrupted"
 
     def _step(self) -> None:
-        leapt = self.engine.leap(min(self.arriving.next_time, self._until)) if self._leaps else None
-        if leapt is not None:
-            self._note_ends(leapt)
-            return
+        if self._leaps:
+            until = self.arriving.next_time
+            leapt = self.engine.leap(until if until < self._until else self._until)
+            if leapt is not None:
+                self._note_ends(leapt)
+                return
         plan, outputs = self.engine.advance()
         if outputs is None:
             return
@@ -136,9 +140,8 @@ class Simulation:
         self._clock.wait_until(min(moment, self._until))
 
     def _let_arrive(self) -> None:
-        if self.arriving.next_time <= self._clock.now():
-            for arrival in self.arriving.due(self._clock.now()):
-                self._add(arrival)
+        for arrival in self.arriving.due(self._clock.now()):
+            self._add(arrival)
 
     def _add(self, arrival: Arrival) -> None:
         number = self.arriving.num_taken - 1

@@ -135,13 +135,11 @@ class Simulated(Executor):
     def execute(self, plan: SchedulerOutput) -> ModelOutput:
         for request_id in plan.finished_req_ids:
             self._forget(request_id)
-        output = ModelOutput()
-        if plan.num_scheduled_tokens:
-            starts = self._take_over(plan)
-            self._pass_time(plan, starts)
-            output.req_ids = list(starts)
-            output.sampled_token_ids = self._sample(plan, starts)
-        return output
+        if not plan.num_scheduled_tokens:
+            return ModelOutput()
+        starts = self._take_over(plan)
+        self._pass_time(plan, starts)
+        return ModelOutput(list(starts), self._sample(plan, starts))
 
     def leap(self, leap: Leap) -> LeapOutput:
         assert self._estimator is not None, "load() was called"
@@ -203,35 +201,31 @@ class Simulated(Executor):
         if num_tokens == num_requests:
             shape = StepShape(num_requests, context)
         else:
-            grants = plan.num_scheduled_tokens.items()
-            prefills = [(n, starts[request_id]) for request_id, n in grants if n > 1]
-            num_decodes = num_requests - len(prefills)
-            shape = StepShape(
-                num_decodes,
-                context - sum(start for _, start in prefills),
-                len(prefills),
-                num_tokens - num_decodes,
-                sum([n * (start + n / 2) for n, start in prefills]),
-            )
+            num_prefills, attention = 0, 0.0
+            for request_id, n in plan.num_scheduled_tokens.items():
+                if n > 1:
+                    start = starts[request_id]
+                    num_prefills += 1
+                    context -= start
+                    attention += n * (start + n / 2)
+            num_decodes = num_requests - num_prefills
+            num_prefill_tokens = num_tokens - num_decodes
+            shape = StepShape(num_decodes, context, num_prefills, num_prefill_tokens, attention)
         clock = self.ctx.clock
         clock.wait_until(clock.now() + self._estimator.step_time(shape))
 
     def _sample(self, plan: SchedulerOutput, starts: Mapping[str, int]) -> list[list[int]]:
         """A token for each request whose last known token was computed; drafts are wrong."""
-        behind = self._behind
-        rows = list(map(self._row_of.__getitem__, starts))
+        rows = dict(zip(starts, map(self._row_of.__getitem__, starts), strict=True))
         lefts = list(map(sub, map(self._length_of.__getitem__, starts), starts.values()))
         if _LAST in lefts:
-            for at, left in enumerate(lefts):
-                if left == _LAST:
-                    rows[at] = _END
-        if behind or plan.scheduled_draft_token_ids:
-            grants, drafts = plan.num_scheduled_tokens, plan.scheduled_draft_token_ids
-            for at, (request_id, start) in enumerate(starts.items()):
-                if request_id in behind or request_id in drafts:
-                    computed = start + grants[request_id] - len(drafts.get(request_id, ()))
-                    rows[at] = self._row(request_id, computed)
-        return rows
+            rows |= {name: _END for name, left in zip(rows, lefts, strict=True) if left == _LAST}
+        grants, drafts = plan.num_scheduled_tokens, plan.scheduled_draft_token_ids
+        for request_id in (*self._behind, *drafts):  # few of them: the others only decode
+            if request_id in starts:
+                computed = starts[request_id] + grants[request_id] - len(drafts.get(request_id, ()))
+                rows[request_id] = self._row(request_id, computed)
+        return list(rows.values())
 
     def _row(self, request_id: str, computed: int) -> list[int]:
         """The answer to a request of which so many tokens are computed now."""

@@ -13,7 +13,6 @@ from attrs import evolve, field, frozen, validators
 from batchwright.exceptions import ExecutorError, ModelError
 from batchwright.protocols.executor import Executor, ModelInfo, ModelSettings
 
-from . import embedded_model
 from .attention_choice import choose_attention
 from .cpu_threads import physical_cores, quiet_openmp
 
@@ -189,6 +188,8 @@ def _missing(*packages: str) -> list[str]:
 
 def _present(path: str) -> Path | None:
     """Where a model lies that needs no preparation; None if there is none."""
+    from . import embedded_model
+
     is_embedded = path in embedded_model.NAMES
     folder = embedded_model.cache_folder() / "models" / path if is_embedded else Path(path)
     folder = folder.expanduser()
@@ -201,6 +202,8 @@ def _folder(path: str) -> Path:
     Raises:
         ModelError: It is neither a folder nor embedded, or its package is missing.
     """
+    from . import embedded_model
+
     if path in embedded_model.NAMES:
         return embedded_model.prepare(path)
     folder = Path(path).expanduser()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -75,11 +74,11 @@ class BlockTable:
             chain += [parent := digest(parent + block) for (block,) in blocks]
         return chain
 
-    def publish_next(self, publish: Callable[[bytes, int], None]) -> None:
-        """Publish the first block that is not published; it is full.
+    def publish_next(self) -> tuple[bytes, int]:
+        """Count the first block that is not published, and is full, as published.
 
-        Args:
-            publish: Takes the block's digest and its id.
+        Returns:
+            Its digest and its id.
         """
         chain, index = self._hashes, self.num_published
         if index == len(chain) > 0 and not self._cache_keys:
@@ -90,8 +89,8 @@ class BlockTable:
             chain.append(digest)
         else:
             digest = self.hashes(index + 1)[index]
-        publish(digest, self.block_ids[index])
         self.num_published = index + 1
+        return digest, self.block_ids[index]
 
     def _hash_with_keys(self, parent: bytes, data: bytes, num_blocks: int) -> bytes:
         """Hash blocks that may depend on more than tokens: the first, or all of them.

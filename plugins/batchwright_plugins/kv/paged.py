@@ -39,6 +39,7 @@ class PagedKV(KVManager):
     def __init__(self, options: Any, ctx: Context) -> None:
         super().__init__(options, ctx)
         limits = ctx.limits
+        self._slot = ctx.slot
         self._block_size = limits.block_size
         self._num_blocks = limits.num_blocks
         self._caches = limits.enable_prefix_caching
@@ -117,20 +118,12 @@ class PagedKV(KVManager):
     def carry(
         self, growing: Sequence[RequestView], filling: Sequence[RequestView]
     ) -> list[list[int]]:
-        slot = self.ctx.slot
-        new = self._take(len(growing))
-        for request, block_id in zip(growing, new, strict=True):
-            request.state[slot].block_ids.append(block_id)
-        if self._caches:
-            publish = self._index.add
-            for request in filling:
-                request.state[slot].publish_next(publish)
-        return [[block_id] for block_id in new]
+        return [[block_id] for block_id in self._go_on(growing, filling)]
 
     def leap(self, growing: Sequence[RequestView], filling: Sequence[RequestView]) -> None:
         # Blocks are taken in the same order as step by step. Publishing may come after all
         # of it: what is published is in use, what is taken is not.
-        self.carry(growing, filling)
+        self._go_on(growing, filling)
 
     def block_ids(self, request: RequestView) -> list[int]:
         return self._table(request).block_ids.copy()
@@ -152,21 +145,20 @@ class PagedKV(KVManager):
         if not self._caches:  # nothing is shared, nothing worth keeping
             self._free.add_empty(block_ids[::-1])
             return
-        references = self._references
+        references, hash_of = self._references, self._hash_of
         empty: list[int] = []
         cached: list[int] = []
         for block_id in reversed(block_ids):
             references[block_id] -= 1
             if not references[block_id]:
-                (cached if self._index.holds(block_id) else empty).append(block_id)
+                (empty if hash_of[block_id] is None else cached).append(block_id)
         self._free.add_empty(empty)
         self._free.add_cached(cached)
 
     def unpublish(self, request: RequestView, num_tokens: int) -> None:
         table = self._table(request)
         keep = num_tokens // self._block_size
-        for block_id in table.block_ids[keep : table.num_published]:
-            self._index.remove(block_id)
+        self._index.remove(table.block_ids[keep : table.num_published])
         table.num_published = min(table.num_published, keep)
 
     def reset_prefix_cache(self) -> bool:
@@ -174,6 +166,10 @@ class PagedKV(KVManager):
             return False
         self._index.clear()
         return True
+
+    def forget(self, request: RequestView) -> None:
+        # Table and view hold one another: they would wait for the garbage collector.
+        request.state[self._slot] = None
 
     def audit(self, tables: dict[str, list[int]]) -> Iterator[str]:
         counted = [0] * self._num_blocks
@@ -204,11 +200,21 @@ class PagedKV(KVManager):
                 where = "in" if block_id in free else "not in"
                 yield (f"block {block_id} with {references} references is {where} the free queue")
 
+    def _go_on(self, growing: Sequence[RequestView], filling: Sequence[RequestView]) -> list[int]:
+        """Append a block to each of the growing, publish the filling; what was appended."""
+        slot = self._slot
+        new = self._take(len(growing)) if growing else []
+        for request, block_id in zip(growing, new, strict=True):
+            request.state[slot].block_ids.append(block_id)
+        if self._caches:
+            self._index.add([request.state[slot].publish_next() for request in filling])
+        return new
+
     def _table(self, request: RequestView) -> BlockTable:
-        table: BlockTable | None = request.state[self.ctx.slot]
+        table: BlockTable | None = request.state[self._slot]
         if table is None:
             table = BlockTable(request, self._hasher, self._block_size)
-            request.state[self.ctx.slot] = table
+            request.state[self._slot] = table
         return table
 
     def _adopt(self, table: BlockTable, block_ids: Sequence[int]) -> None:
@@ -223,17 +229,16 @@ class PagedKV(KVManager):
         """Free blocks, emptied; there are so many."""
         block_ids = self._free.take_many(count)
         if self._caches:
-            hash_of, references = self._hash_of, self._references
+            self._index.remove(block_ids)
+            references = self._references
             for block_id in block_ids:
-                if hash_of[block_id] is not None:
-                    self._index.remove(block_id)
                 references[block_id] = 1
         return block_ids
 
     def _publish(self, table: BlockTable, num_full: int) -> None:
-        if num_full <= table.num_published:
-            return
-        hashes = table.hashes(num_full)
-        for index in range(table.num_published, num_full):
-            self._index.add(hashes[index], table.block_ids[index])
-        table.num_published = num_full
+        known = table.num_published
+        if num_full > known:
+            hashes = table.hashes(num_full)
+            new = slice(known, num_full)
+            self._index.add(zip(hashes[new], table.block_ids[new], strict=True))
+            table.num_published = num_full

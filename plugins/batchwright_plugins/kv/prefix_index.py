@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 __all__ = ["PrefixIndex"]
@@ -25,10 +25,6 @@ class PrefixIndex:
     def __len__(self) -> int:
         return sum(len(b) if isinstance(b, dict) else 1 for b in self._blocks.values())
 
-    def holds(self, block_id: int) -> bool:
-        """Whether a block is published."""
-        return self.hash_of[block_id] is not None
-
     def find(self, hashes: Sequence[bytes], most: int) -> list[int]:
         """Blocks of the longest published prefix of a chain, at most so many."""
         found: list[int] = []
@@ -39,29 +35,33 @@ class PrefixIndex:
             found.append(block if isinstance(block, int) else next(iter(block)))
         return found
 
-    def add(self, digest: bytes, block_id: int) -> None:
-        """Publish a block that is not published."""
-        self.hash_of[block_id] = digest
-        others = self._blocks.setdefault(digest, block_id)
-        if others == block_id:
-            return
-        if isinstance(others, int):
-            self._blocks[digest] = others = {others: None}
-        others[block_id] = None
+    def add(self, blocks: Iterable[tuple[bytes, int]]) -> None:
+        """Publish blocks that are not published: their digests and ids."""
+        hash_of, known = self.hash_of, self._blocks
+        for digest, block_id in blocks:
+            hash_of[block_id] = digest
+            others = known.setdefault(digest, block_id)
+            if others == block_id:
+                continue
+            if isinstance(others, int):
+                known[digest] = others = {others: None}
+            others[block_id] = None
 
-    def remove(self, block_id: int) -> None:
-        """Forget a block; no effect if it is not published."""
-        digest = self.hash_of[block_id]
-        if digest is None:
-            return
-        self.hash_of[block_id] = None
-        blocks = self._blocks[digest]
-        if isinstance(blocks, int):
-            del self._blocks[digest]
-            return
-        del blocks[block_id]
-        if len(blocks) == 1:
-            self._blocks[digest] = next(iter(blocks))
+    def remove(self, block_ids: Iterable[int]) -> None:
+        """Forget blocks; those that are not published are left alone."""
+        hash_of, known = self.hash_of, self._blocks
+        for block_id in block_ids:
+            digest = hash_of[block_id]
+            if digest is None:
+                continue
+            hash_of[block_id] = None
+            blocks = known[digest]
+            if isinstance(blocks, int):
+                del known[digest]
+                continue
+            del blocks[block_id]
+            if len(blocks) == 1:
+                known[digest] = next(iter(blocks))
 
     def clear(self) -> None:
         """Forget every block."""

@@ -9,14 +9,13 @@ from attrs import frozen
 
 from batchwright.option import option
 from batchwright.protocols import Observer
-from batchwright.testing.violations import Violation, raise_violations
-from batchwright.testing.watch import Watch
 
 if TYPE_CHECKING:
     from batchwright.context import Context
     from batchwright.messages import StepOutputs
     from batchwright.request_view import RequestView
     from batchwright.step_record import StepRecord
+    from batchwright.testing.violations import Violation
 
 __all__ = ["Invariants"]
 
@@ -49,6 +48,8 @@ class Invariants(Observer):
 
     def __init__(self, options: Any, ctx: Context) -> None:
         super().__init__(options, ctx)
+        from batchwright.testing.watch import Watch  # tools that only this one needs
+
         self._watch = Watch(ctx.limits, patience=options.patience)
         self._counts: dict[str, int] = {}
         self._num_checks = 0
@@ -76,6 +77,8 @@ class Invariants(Observer):
             count = self._counts.get(violation.invariant, 0)
             self._counts[violation.invariant] = count + 1
         if self.options.on_violation == "raise":
+            from batchwright.testing.violations import raise_violations
+
             raise_violations(found)
         for violation in found:
             self.ctx.log.error("step %d: %s", self.ctx.view.step_id, violation)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from batchwright.metrics import RequestTimes
@@ -16,6 +17,7 @@ __all__ = ["Stats"]
 
 _REASONS = ("stop", "length", "abort", "error")
 _TIMES = ("queue_time", "ttft", "tpot", "e2e")
+_all_times = attrgetter(*_TIMES)
 _PERCENTILES = (50, 90, 99)
 
 
@@ -85,9 +87,8 @@ class Stats(Observer):
         self._num_output_tokens += request.num_output_tokens
         self._num_recomputed_tokens += request.num_recomputed_tokens
         if reason in ("stop", "length"):
-            times = RequestTimes.of(request)
-            for name, values in self._times.items():
-                value = getattr(times, name)
+            times = _all_times(RequestTimes.of(request))
+            for value, values in zip(times, self._times.values(), strict=True):
                 if value is not None:
                     values.add(value)
 

@@ -32,19 +32,21 @@ class Azure(TraceTable):
                 if line.strip() != _HEADER:
                     raise self.file.broken(number, f"the header {_HEADER}", line)
                 continue
-            stamp, *counts = line.split(",")
-            if len(counts) != 2:
+            fields = line.split(",")
+            if len(fields) != 3:
                 raise self.file.broken(number, "a time and two numbers of tokens", line)
+            stamp, num_prompt, num_output = fields
             moment = self._moment(number, stamp)
             begin = moment if begin is None else begin
             time = (moment - begin).total_seconds()
             if time < last:
                 raise self.file.broken(number, "a time not before that of the line above", stamp)
             last = time
-            num_prompt, num_output = counts
-            rows.times.append(time)
-            rows.num_prompt_tokens.append(self.file.count(number, "ContextTokens", num_prompt))
-            rows.num_output_tokens.append(self.file.count(number, "GeneratedTokens", num_output))
+            rows.add(
+                time,
+                self.file.count(number, "ContextTokens", num_prompt),
+                self.file.count(number, "GeneratedTokens", num_output),
+            )
         return rows
 
     def _moment(self, number: int, stamp: str) -> datetime:

@@ -38,7 +38,7 @@ class TraceFile:
         try:
             with self.path.open(encoding="utf-8-sig") as file:
                 for number, line in enumerate(file, 1):
-                    if line.strip():
+                    if not line.isspace():
                         yield number, line.rstrip("\r\n")
         except OSError as error:
             raise ConfigError(
@@ -63,8 +63,8 @@ class TraceFile:
         Raises:
             ConfigError: It is none.
         """
-        if type(value) is str and value.isdecimal() and int(value) >= least:
-            return int(value)  # what nearly all of them are
+        if type(value) is str and value.isdecimal() and (count := int(value)) >= least:
+            return count  # what nearly all of them are
         try:
             count = int(value) if not isinstance(value, float) or value.is_integer() else -1
         except (TypeError, ValueError):

@@ -80,7 +80,12 @@ def miscount_references(scheduler, monkeypatch):
 def publish_under_a_wrong_hash(scheduler, monkeypatch):
     """E5: a block that is taken for something else keeps its hash."""
     index = scheduler.kv_manager._index
-    monkeypatch.setattr(index, "remove", lambda block_id: index.hash_of.__setitem__(block_id, None))
+
+    def remove(block_ids):
+        for block_id in block_ids:
+            index.hash_of[block_id] = None
+
+    monkeypatch.setattr(index, "remove", remove)
 
 
 def keep_blocks_of_the_preempted(scheduler, monkeypatch):
