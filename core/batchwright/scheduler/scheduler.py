@@ -125,6 +125,8 @@ class Scheduler:
                 self._yielding.run()
             self._running_scan.run()
             self._waiting_scan.run()
+            if not state.draft.tokens and state.draft.lift_decode_cap():
+                self._running_scan.run()
             plan = commit_plan(state)
             for feature in state.components.features:
                 said = state.call_back(feature, "say", plan)

@@ -216,6 +216,27 @@ class TestControls:
         b.add("long", 100, 50)
         assert b.step() == {**dict.fromkeys("abcd", 1), "long": 30}
 
+    def test_a_cap_on_decodes_spares_others_and_holds_for_nobody_alone(
+        self, with_parts: Any
+    ) -> None:
+        """One of three decodes beside a prompt; all of them where there is none."""
+
+        class Decodes(Control):
+            name = "decodes"
+
+            def caps(self, view: Any) -> Caps:
+                return Caps(num_decode_tokens=0 if view.num_waiting else 1)
+
+        b = with_parts(Decodes, max_num_seqs=4)
+        for name in "abc":
+            b.add(name, 4, 50)
+        assert b.step() == dict.fromkeys("abc", 4)
+        assert b.step() == {"a": 1}
+        b.add("d", 10, 50)
+        assert b.step() == {"d": 10}
+        b.add("e", 10, 50)  # there is no seat
+        assert b.step() == dict.fromkeys("abcd", 1)
+
     def test_caps_of_nonsense_fall_back_and_end_the_run(self, with_parts: Any) -> None:
         class Bad(Control):
             name = "bad"
