@@ -60,7 +60,7 @@ class _Range(click.ParamType):  # type: ignore[type-arg]
 @click.option(
     "--png",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The same as pixels; needs the package cairosvg.",
+    help="The same as pixels; needs batchwright[png].",
 )
 @click.option("--steps", type=_Range(int), metavar="A:B", help="The window, in steps.")
 @click.option("--seconds", type=_Range(float), metavar="A:B", help="The window, in seconds.")
@@ -116,6 +116,7 @@ def _write_trace(path: Path, output: Path) -> None:
 
 def _draw(path: Path, svg: Path | None, png: Path | None, window: Window, rows: int) -> None:
     from batchwright_plugins.command.log_file import follow_log, header_of, recorded_policy
+    from batchwright_plugins.command.picture_png import write_png
     from batchwright_plugins.command.spans import Spans
     from batchwright_plugins.command.timeline_svg import Drawing
     from batchwright_plugins.command.timeline_window import look
@@ -135,19 +136,5 @@ def _draw(path: Path, svg: Path | None, png: Path | None, window: Window, rows: 
         svg.write_text(drawing, encoding="utf-8")
         click.echo(f"{svg}: {len(picture.rows[:rows])} of {len(picture.rows)} requests")
     if png is not None:
-        _write_png(drawing, png)
+        write_png(drawing, png, zoom=2)
         click.echo(f"{png}: {len(picture.rows[:rows])} of {len(picture.rows)} requests")
-
-
-def _write_png(drawing: str, output: Path) -> None:
-    """Render a drawing at twice its size.
-
-    Raises:
-        ClickException: There is nothing to render it with.
-    """
-    try:
-        import cairosvg
-    except ImportError as error:
-        hint = "pip install cairosvg, or take --svg"
-        raise click.ClickException(f"--png needs the package cairosvg: {hint}") from error
-    cairosvg.svg2png(bytestring=drawing.encode(), write_to=str(output), scale=2)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import random
+import re
+import struct
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -310,22 +313,35 @@ def test_a_last_line_that_is_cut_is_left_out(log: Path) -> None:
     check(trace_of(log))
 
 
-def test_png_without_its_package_says_what_to_install(
+def test_png_without_its_package_names_the_extra(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "cairosvg", None)
+    monkeypatch.setitem(sys.modules, "resvg_py", None)
     result = timeline(log, "--png", log.parent / "out.png")
     assert result.exit_code == 1
-    assert "pip install cairosvg" in result.output
+    assert "--png needs the package resvg-py" in result.output
+    assert "pip install 'batchwright[png]'" in result.output
+    assert not (log.parent / "out.png").exists()
 
 
-def test_png_is_rendered_from_the_drawing(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Renderer:
-        @staticmethod
-        def svg2png(*, bytestring: bytes, write_to: str, scale: int) -> None:
-            Path(write_to).write_bytes(bytestring[:4])
-
-    monkeypatch.setitem(sys.modules, "cairosvg", Renderer)
+def test_png_without_any_font_says_so(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the picture would have no words, and nobody would be told."""
+    resvg = pytest.importorskip("resvg_py")
+    no_fonts = partial(resvg.svg_to_bytes, skip_system_fonts=True)
+    monkeypatch.setattr(resvg, "svg_to_bytes", no_fonts)
     result = timeline(log, "--png", log.parent / "out.png")
+    assert result.exit_code == 1
+    assert "--png finds no font on this machine" in result.output
+
+
+def test_png_is_the_drawing_at_twice_its_size(log: Path) -> None:
+    pytest.importorskip("resvg_py")
+    result = timeline(log, "--png", log.parent / "out.png", "--svg", log.parent / "out.svg")
+    if "finds no font" in result.output:
+        pytest.skip("there is no font here")
     assert result.exit_code == 0, result.output
-    assert (log.parent / "out.png").read_bytes() == b"<svg"
+    header = (log.parent / "out.png").read_bytes()[:24]
+    assert header[:8] == b"\x89PNG\r\n\x1a\n"
+    drawing = (log.parent / "out.svg").read_text()
+    width, height = re.search(r'width="(\d+)" height="(\d+)"', drawing).groups()
+    assert struct.unpack(">II", header[16:]) == (2 * int(width), 2 * int(height))
