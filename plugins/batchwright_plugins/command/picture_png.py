@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
 __all__ = ["write_png"]
 
-_PLAIN = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9">{}</svg>'
-_LETTER = '<text x="1" y="8" font-size="9">M</text>'
+_FAMILIES: Final = (
+    "DejaVu Sans",
+    "Arial",
+    "Helvetica",
+    "Liberation Sans",
+    "Noto Sans",
+    "Segoe UI",
+    "Roboto",
+    "Open Sans",
+    "Ubuntu",
+    "Cantarell",
+    "FreeSans",
+)
+"""What stands for sans-serif, the first that is there; the renderer itself tries Arial only."""
+_PLAIN: Final = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9">{}</svg>'
+_LETTER: Final = '<text x="1" y="8" font-size="9" font-family="{}">M</text>'
 
 
 def write_png(drawing: str, output: Path, *, zoom: int) -> None:
@@ -30,17 +44,20 @@ def write_png(drawing: str, output: Path, *, zoom: int) -> None:
         raise click.ClickException(
             "--png needs the package resvg-py; run: pip install 'batchwright[png]', or take --svg"
         ) from error
-    if not _finds_fonts(resvg_py):
+    family = next((name for name in _FAMILIES if _has_family(resvg_py, name)), None)
+    if family is None:
         raise click.ClickException(
             "--png finds no font on this machine, and would leave out every word; install one "
             "(on Debian: apt install fonts-dejavu-core), or take --svg"
         )
-    output.write_bytes(bytes(resvg_py.svg_to_bytes(svg_string=drawing, zoom=zoom)))
+    pixels = resvg_py.svg_to_bytes(svg_string=drawing, zoom=zoom, sans_serif_family=family)
+    output.write_bytes(bytes(pixels))
 
 
-def _finds_fonts(resvg: Any) -> bool:
-    """Whether a letter leaves a trace; without any font there is none, and no error."""
+def _has_family(resvg: Any, name: str) -> bool:
+    """Whether a letter leaves a trace; without the font there is none, and no error."""
     empty, letter = (
-        bytes(resvg.svg_to_bytes(svg_string=_PLAIN.format(content))) for content in ("", _LETTER)
+        bytes(resvg.svg_to_bytes(svg_string=_PLAIN.format(content)))
+        for content in ("", _LETTER.format(name))
     )
     return empty != letter
