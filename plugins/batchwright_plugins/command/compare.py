@@ -81,6 +81,12 @@ class CompareCommand(Command):
     "-j", "--jobs", type=click.IntRange(min=1), help="Processes. Default: one a processor."
 )
 @click.option(
+    "--cell-timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="End a cell that takes longer, by the wall clock. Default: no bound.",
+)
+@click.option(
     "--output",
     type=click.Path(path_type=Path, file_okay=False),
     required=True,
@@ -94,7 +100,9 @@ def _compare(**given: Any) -> None:
     cell. Arrivals and lengths of a seed are the same for all policies. Cells that are done
     are kept in the folder and not run again unless something that they depend on has
     changed: an option, a file, code. Ctrl-C keeps what is done, and reports it. The exit
-    code is 130 after it, and 3 if a cell has failed.
+    code is 130 after it, and 3 if a cell has failed. One that fails, dies or takes more than
+    --cell-timeout is named, and takes no other with it; those of the last two kinds are run
+    again next time.
     """
     from batchwright_plugins.command.comparison.comparison import Comparison
 

@@ -289,6 +289,24 @@ def test_a_cell_whose_process_died_is_run_again(folder: Path) -> None:
         assert (result.exit_code, result.stderr) == (3, "[1/1] dies, seed 0: exit code 7\n")
 
 
+@pytest.mark.slow
+def test_a_cell_that_hangs_is_ended_and_named(folder: Path) -> None:
+    """Those before and behind it, in the same process and beside it, are done and kept."""
+    (folder / "hangs.py").write_text(HANGS)
+    arguments = ("--policy", "fcfs", "--policy", str(folder / "hangs.py"), "--policy", "sjf",
+                 "--seeds", "1", "--cell-timeout", "8")  # fmt: skip
+    for jobs, done in ((1, ""), (2, "2 of 3 cells are done already\n")):
+        result = compare(folder, *arguments, jobs=jobs)
+        assert result.exit_code == 3, result.output
+        assert result.stderr.startswith(done)
+        assert "hangs, seed 0: it took more than 8 s (--cell-timeout)\n" in result.stderr
+        assert "hangs is not ranked; 1 of 1 cells failed: ran out of time: it" in result.stdout
+        found = {row["policy"]: row["fault"] for row in table(folder)}
+        late = "ran out of time: it took more than 8 s (--cell-timeout)"
+        assert found == {"fcfs": "", "hangs": late, "sjf": ""}
+        assert sorted(record["policy"] for record in records(folder)) == ["fcfs", "sjf"]
+
+
 def test_who_starves_is_named_by_how_long(folder: Path) -> None:
     """Last come, first served: with load, the first wait while later ones are served."""
     choice = f"{folder / 'policies.py'}:starves"
