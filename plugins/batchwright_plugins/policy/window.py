@@ -78,9 +78,13 @@ class Window(SchedulingPolicy):
 
     def score(self, request: RequestView) -> float:
         """The weighted mean of the scorers, 2 less if a filter finds it."""
-        total: float = sum(weight * scorer(request) for weight, scorer in self._scorers)
-        passes = all(keeps(request) for keeps in self._filters)
-        return total / self._total - (0 if passes else 2)
+        total = 0.0
+        for weight, scorer in self._scorers:
+            total += weight * scorer(request)
+        for keeps in self._filters:
+            if not keeps(request):
+                return total / self._total - 2
+        return total / self._total
 
     def hit(self, request: RequestView) -> float:
         """Share of its known tokens that is cached."""
