@@ -125,6 +125,64 @@ def test_victims_go_with_their_policies(log: Path) -> None:
     assert "priority from step 4 on" in result.output
 
 
+WATCHERS = """
+from batchwright import SchedulingPolicy, hookimpl
+
+
+class ByName(SchedulingPolicy):
+    name = "by-name"
+
+    def account(self, request):
+        return request.request_id
+
+
+class Deaf(SchedulingPolicy):
+    name = "deaf"
+
+    def on_add(self, request):
+        raise RuntimeError("what?")
+
+
+class Odd(SchedulingPolicy):
+    name = "odd"
+
+    def key(self, request):
+        return float("nan")
+
+
+@hookimpl
+def batchwright_register_policy():
+    return [ByName, Deaf, Odd]
+"""
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        ("by-name", "fair and by-name keep different accounts"),
+        ("deaf", "on_add() raised RuntimeError: what?"),
+        ("odd", "queue.add() raised ValueError: a key must not contain NaN"),
+    ],
+)
+def test_who_cannot_watch_is_blamed(log: Path, policy: str, said: str) -> None:
+    """By its own name, and not by that of what hosts it while another one decides."""
+    fair = log.with_name("fair.jsonl")
+    assert run("replay", log, "--policy", "fair", "--output", fair).exit_code == 0
+    (log.parent / "watchers.py").write_text(WATCHERS)
+    chosen = f"{policy}={log.parent / 'watchers.py'}"
+    result = run("replay", fair, "--policy", chosen, "--from-step", 3)
+    assert result.exit_code == 1
+    assert "up to step 3 one policy decides and the other one watches" in result.output
+    assert said in result.output
+    assert "Leave out --from-step" in result.output
+
+
+def test_overrides_hold_from_the_first_step_on(log: Path) -> None:
+    result = run("replay", log, "--from-step", 9, "-o", "scheduler.max_num_seqs=2")
+    assert result.exit_code == 1
+    assert "What -o changes holds from step 0 on: leave out -o, or --from-step" in result.output
+
+
 def test_overrides_change_the_recorded_configuration(log: Path) -> None:
     result = run(
         "replay", log, "-o", "scheduler.max_num_seqs=2", "--output", log.parent / "2/a.jsonl"
