@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import click
 
+from batchwright_plugins.command.output_file import writing
+
 __all__ = ["write_png"]
 
 _FAMILIES: Final = (
@@ -51,7 +53,8 @@ def write_png(drawing: str, output: Path, *, zoom: int) -> None:
             "(on Debian: apt install fonts-dejavu-core), or take --svg"
         )
     pixels = resvg_py.svg_to_bytes(svg_string=drawing, zoom=zoom, sans_serif_family=family)
-    output.write_bytes(bytes(pixels))
+    with writing(output) as file:
+        file.write(bytes(pixels))
 
 
 def _has_family(resvg: Any, name: str) -> bool:

@@ -74,6 +74,7 @@ class ReplayedRun:
         drive: How it ended, once it has run.
         pace: Where it differs, once it has run.
         seconds: How long that took.
+        num_steps: Steps of the repeated run.
         handovers: The policy and the victim that host two each, if there are any.
 
     Raises:
@@ -119,8 +120,6 @@ class ReplayedRun:
             ConfigError: The configuration that is recorded cannot be used.
             PluginError: A component cannot be had, or failed too often in a row.
         """
-        if self.log.exists() and self.log.samefile(self.recording.path):
-            raise click.ClickException(f"{self.log} is what is replayed; give another --output")
         self.log.parent.mkdir(parents=True, exist_ok=True)
         begin = time.perf_counter()
         plugins = self._discover(self._config)
@@ -146,9 +145,25 @@ class ReplayedRun:
             raise
         finally:
             engine.close()
+        self.num_steps: int = engine.scheduler.view.step_id
         self.num_estimated: int = executor.num_estimated
         self.seconds = time.perf_counter() - begin
         self._check_repeated()
+
+    def written(self) -> Recording:
+        """The new log, read back.
+
+        Raises:
+            ClickException: It is not the whole run.
+        """
+        written = Recording(self.log)
+        num_steps = min(len(written.times), self.pace.num_steps)
+        if num_steps < self.num_steps:
+            raise click.ClickException(
+                f"{self.log} has {num_steps:,} of {self.num_steps:,} steps: an observer failed. "
+                "Is the disk full?"
+            )
+        return written
 
     def _check_estimator(self) -> None:
         error = self.error

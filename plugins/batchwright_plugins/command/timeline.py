@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from batchwright import Command
+from batchwright_plugins.command.output_file import keep_apart, writing
 
 if TYPE_CHECKING:
     from batchwright_plugins.command.timeline_window import Window
@@ -87,6 +89,7 @@ def _timeline(
         raise click.UsageError("say what to write: --perfetto, --svg or --png")
     if steps is not None and seconds is not None:
         raise click.UsageError("--steps and --seconds say the same; give one of them")
+    keep_apart(path, perfetto, svg, png)
     if perfetto is not None:
         _write_trace(path, perfetto)
     if svg is not None or png is not None:
@@ -108,9 +111,11 @@ def _write_trace(path: Path, output: Path) -> None:
     from batchwright_plugins.command.spans import Spans
 
     header = header_of(path)
-    with output.open("w", encoding="utf-8") as file:
-        writer = TraceWriter(file, header["num_usable_blocks"], path.name)
+    with writing(output) as file:
+        text = TextIOWrapper(file, encoding="utf-8", newline="\n")
+        writer = TraceWriter(text, header["num_usable_blocks"], path.name)
         writer.write(Spans().of(follow_log(path)))
+        text.detach()
     click.echo(f"{output}: {writer.num_events:,} events")
 
 
@@ -133,7 +138,8 @@ def _draw(path: Path, svg: Path | None, png: Path | None, window: Window, rows: 
     )
     drawing = Drawing(picture, title, subtitle, header["num_usable_blocks"], rows).svg()
     if svg is not None:
-        svg.write_text(drawing, encoding="utf-8")
+        with writing(svg) as file:
+            file.write(drawing.encode())
         click.echo(f"{svg}: {len(picture.rows[:rows])} of {len(picture.rows)} requests")
     if png is not None:
         write_png(drawing, png, zoom=2)

@@ -353,3 +353,33 @@ def test_png_is_the_drawing_at_twice_its_size(log: Path) -> None:
     drawing = (log.parent / "out.svg").read_text()
     width, height = re.search(r'width="(\d+)" height="(\d+)"', drawing).groups()
     assert struct.unpack(">II", header[16:]) == (2 * int(width), 2 * int(height))
+
+
+@pytest.mark.parametrize("option", ["--perfetto", "--svg", "--png"])
+def test_the_log_is_not_drawn_over(log: Path, option: str) -> None:
+    before = log.read_bytes()
+    (log.parent / "link").symlink_to(log)
+    for output in (log, log.parent / "link"):
+        result = timeline(log, option, output)
+        assert result.exit_code == 1
+        assert "is what is read; give another file" in result.output
+    assert log.read_bytes() == before
+
+
+def test_a_file_is_written_whole_or_not_at_all(log: Path) -> None:
+    """Damage in the middle of the log leaves what was there before."""
+    output = log.parent / "out.json"
+    output.write_text("old")
+    lines = log.read_text().splitlines(keepends=True)
+    log.write_text("".join([*lines[:5], "{\n", *lines[5:]]))
+    result = timeline(log, "--perfetto", output)
+    assert result.exit_code == 1
+    assert "line 6 is no JSON; the log is damaged" in result.output
+    assert output.read_text() == "old"
+    assert sorted(path.name for path in log.parent.iterdir()) == [log.name, "out.json"]
+
+
+def test_a_log_without_steps_has_nothing_to_draw(log: Path) -> None:
+    log.write_text(log.read_text().splitlines()[0] + "\n")
+    result = timeline(log, "--svg", log.parent / "out.svg")
+    assert "nothing happens in that window: the log has no step" in result.output

@@ -27,6 +27,7 @@ __all__ = ["Listener", "run_cells"]
 _SPAWN = multiprocessing.get_context("spawn")
 _DIED: Final = "its process died"
 _LATE: Final = "ran out of time"
+_UNKEPT: Final = "could not be kept"
 _LONGEST_WAIT: Final = 3600.0
 
 
@@ -142,7 +143,8 @@ class _Worker:
             self.lost_by = _LATE
             return f"it took more than {self.timeout:g} s (--cell-timeout)"
         try:
-            problem: str = self.pipe.recv()
+            problem: str
+            self.lost_by, problem = self.pipe.recv()
         except (EOFError, OSError):
             self.lost_by = _DIED
             self.process.join()
@@ -174,6 +176,10 @@ def _work(pipe: Connection[Any, Any]) -> None:
         except EOFError:
             return
         record = run_cell(cell)
-        keep(path, record)
         fault = record["fault"]
-        pipe.send(f"{fault['kind']}: {fault['message']}" if fault else "")
+        problem = "", f"{fault['kind']}: {fault['message']}" if fault else ""
+        try:
+            keep(path, record)
+        except OSError as error:
+            problem = _UNKEPT, f"{path}: {error.strerror}"
+        pipe.send(problem)
