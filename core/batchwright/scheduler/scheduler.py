@@ -18,7 +18,7 @@ from batchwright.protocols.component import overrides
 from batchwright.request import Finish, Request, RequestStatus
 from batchwright.scheduler.components import Components
 from batchwright.scheduler.departures import Departures
-from batchwright.scheduler.faults import blame, set_up
+from batchwright.scheduler.faults import blame, raised, set_up
 from batchwright.scheduler.intake import Intake
 from batchwright.scheduler.leap import Leaps
 from batchwright.scheduler.opening import Opening
@@ -316,8 +316,9 @@ class Scheduler:
         for component in self._state.components:
             try:
                 component.close()
-            except Exception:
-                _log.exception("%s: close() failed", component.ctx.label)
+            except Exception as error:
+                where = self._state.faults.count(component, "close")
+                _log.error("%s %s", where, raised(error))
 
     # -- What can be read --------------------------------------------------------
 

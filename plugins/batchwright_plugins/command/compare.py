@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from batchwright import Command
-from batchwright_plugins.command.options import override_option
+from batchwright_plugins.command.options import PositiveNumber, override_option
 
 __all__ = ["CompareCommand"]
 
@@ -69,7 +69,7 @@ class CompareCommand(Command):
 )
 @click.option(
     "--starved-after",
-    type=click.FloatRange(min=0, min_open=True),
+    type=PositiveNumber(),
     default=60.0,
     show_default=True,
     help="Seconds for which a request may be passed over.",
@@ -82,7 +82,7 @@ class CompareCommand(Command):
 )
 @click.option(
     "--cell-timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=PositiveNumber(),
     metavar="SECONDS",
     help="End a cell that takes longer, by the wall clock. Default: no bound.",
 )

@@ -584,6 +584,22 @@ class TestObservers:
         warnings = [r for r in caplog.records if "observer 'bad'" in r.getMessage()]
         assert len(warnings) == 1
         assert "it is disabled for the rest of the run" in warnings[0].getMessage()
+        assert b.scheduler.fault_counts == {"observer 'bad' (MadePlugin-0): on_step()": 1}
+
+    def test_a_component_that_cannot_be_closed_is_counted(
+        self, with_parts: Any, caplog: Any
+    ) -> None:
+        class Full(Observer):
+            name = "full"
+
+            def close(self) -> None:
+                raise OSError(28, "No space left on device")
+
+        b = with_parts(Full)
+        b.scheduler.close()
+        where = "observer 'full' (MadePlugin-0): close()"
+        assert b.scheduler.fault_counts == {where: 1}
+        assert f"{where} raised OSError: [Errno 28] No space left on device" in caplog.text
 
     def test_a_component_cannot_write_to_a_request(self, with_parts: Any) -> None:
         class Writer(Gate):

@@ -256,7 +256,7 @@ def test_some_prefill_goes_on_however_late_it_is(under: Any) -> None:
 @pytest.mark.parametrize(
     ("control", "option", "value", "expected"),
     [
-        ("delay", "factor", -1.0, "a number >= 0"),
+        ("delay", "factor", -1.0, "a number >= 0 and < inf"),
         ("decode-first", "fraction", 1.0, "a number >= 0 and < 1"),
         ("prefill-share", "share", 0.0, "a number > 0 and <= 1"),
         ("prefill-first", "max_steps", 0, "a number >= 1"),

@@ -182,4 +182,4 @@ def _work(pipe: Connection[Any, Any]) -> None:
             keep(path, record)
         except OSError as error:
             problem = _UNKEPT, f"{path}: {error.strerror}"
-        pipe.send(problem)
+        pipe.send(tuple(text.encode(errors="replace").decode() for text in problem))
