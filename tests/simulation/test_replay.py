@@ -11,6 +11,7 @@ import pytest
 
 from batchwright import VirtualClock
 from batchwright.assembly import scheduler_from_config
+from batchwright.plugin_manager import PluginManager
 from batchwright.protocols import Arrival
 from batchwright.request import RequestStatus
 from batchwright.testing import Driver, fakes, make_request
@@ -22,6 +23,7 @@ from .cases import ACTING, random_arrivals, random_config
 
 LOG = {"use": "decision-log", "path": "decisions.jsonl"}
 PLUGINS = (ACTING, fakes)
+POLICIES = [found.name for found in PluginManager.discover().registrations("policy")]
 
 
 def replay(log: Path, policy: str | None = None, *, to: str = "again", **given: Any) -> ReplayedRun:
@@ -75,6 +77,28 @@ def test_the_recorded_policy_decides_up_to_the_step(seed: int, simulate: Any) ->
             break
         assert one == two
     assert run.pace.difference is None or run.pace.difference.step >= step
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_any_policy_can_be_handed_over_from_and_to(policy: str, simulate: Any) -> None:
+    """To itself: not a decision changes. To the next two: none before their step."""
+    chance = random.Random(f"any/{policy}")
+    config = {**random_config(chance, gates=False), "observer": [LOG]}
+    config["scheduler"] = {**config["scheduler"], "policy": policy}
+    ran = simulate(list(random_arrivals(chance)), config, plugins=PLUGINS)
+    log, lines = ran.folder / "decisions.jsonl", ran.read("decisions.jsonl").splitlines()[1:]
+    step = len(Recording(log).times) // 3
+    itself = ReplayedRun(log, None, from_step=step, log=log.with_name("same"), plugins=PLUGINS)
+    itself._config = itself._hand_over(itself._config, policy)
+    itself.run()
+    assert itself.pace.difference is None
+    assert log.with_name("same").read_bytes().splitlines()[1:] == lines
+    place = POLICIES.index(policy)
+    for other in (POLICIES[place - 1], POLICIES[place - 2]):
+        run = replay(log, other, to=other, from_step=step, trusts=True)
+        difference = run.pace.difference
+        assert difference is None or difference.step >= step
+        assert [p.name for p in run.handovers[0].both] == [policy, other]
 
 
 @pytest.mark.parametrize("seed", range(8))

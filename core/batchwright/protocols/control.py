@@ -18,12 +18,15 @@ class Caps:
     Args:
         num_tokens: Tokens granted in all.
         num_prefill_tokens: Tokens granted to requests whose debt is over 1.
+        num_decode_tokens: Tokens granted to running requests whose debt is 1. It does not
+            hold in a step that grants nobody else anything.
         num_admissions: Requests admitted.
         num_draft_tokens: Draft tokens a request.
     """
 
     num_tokens: int | None = None
     num_prefill_tokens: int | None = None
+    num_decode_tokens: int | None = None
     num_admissions: int | None = None
     num_draft_tokens: int | None = None
 

@@ -46,11 +46,13 @@ class WindowQueue(WaitingQueue):
         return min(self._window, key=self._rank, default=None)
 
     def insert(self, request: RequestView, order: int) -> None:
-        self._backlog.push(request, (), order)
-        if len(self._window) == self._size:  # its last one may have to make room
+        if len(self._window) == self._size:
+            if order > max(self._window.values()):
+                self._backlog.push(request, (), order)
+                return
             last = max(self._window, key=self._window.__getitem__)
             self._backlog.push(last, (), self._window.pop(last))
-        self._refill()
+        self._window[request] = order
 
     def remove(self, request: RequestView) -> Ticket:
         if request in self._backlog:

@@ -64,6 +64,5 @@ class Announcer:
             return
         for heard, pairs in self._subscribers.items():
             self._subscribers[heard] = tuple(p for p in pairs if p[0] is not component)
-        _log.warning(
-            "%s: %s() %s; it is disabled for the rest of the run", component.ctx.label, event, what
-        )
+        where = self._faults.count(component, event)
+        _log.warning("%s %s; it is disabled for the rest of the run", where, what)

@@ -19,6 +19,7 @@ class Draft:
     Attributes:
         num_tokens_left: Of the budget, tokens that are not granted yet.
         num_prefill_tokens_left: Of those, tokens that may go to debts over one.
+        num_decode_tokens_left: Of those, tokens that may go to running requests that owe one.
         num_admissions_left: Requests that may still be admitted.
         num_draft_tokens: Draft tokens that a request may verify.
         tokens: Granted tokens by request id, in scheduling order.
@@ -42,6 +43,7 @@ class Draft:
         "draft_tokens",
         "num_admissions_left",
         "num_carried",
+        "num_decode_tokens_left",
         "num_draft_tokens",
         "num_prefill_tokens_left",
         "num_tokens_left",
@@ -59,6 +61,7 @@ class Draft:
         self.budget = budget
         self.num_tokens_left = budget
         self.num_prefill_tokens_left = budget
+        self.num_decode_tokens_left = budget
         self.num_draft_tokens = budget
         self.num_admissions_left = num_admissions
         self.tokens: dict[str, int] = {}
@@ -88,6 +91,7 @@ class Draft:
             self.budget = self.num_tokens_left = min(self.budget, caps.num_tokens)
         for name, cap in (
             ("num_prefill_tokens_left", caps.num_prefill_tokens),
+            ("num_decode_tokens_left", caps.num_decode_tokens),
             ("num_admissions_left", caps.num_admissions),
             ("num_draft_tokens", caps.num_draft_tokens),
         ):
@@ -100,6 +104,22 @@ class Draft:
             return min(debt, self.num_tokens_left, self.num_prefill_tokens_left)
         return min(debt, self.num_tokens_left)
 
+    def running_allowance(self, debt: int) -> int:
+        """What the debt of a running request may get of the budget that is left."""
+        if debt > 1:
+            return self.allowance(debt)
+        return min(self.allowance(debt), self.num_decode_tokens_left)
+
+    def lift_decode_cap(self) -> bool:
+        """Let running requests that owe one token have it after all.
+
+        Returns:
+            Whether that changes anything.
+        """
+        was_capped = self.num_decode_tokens_left < self.num_tokens_left
+        self.num_decode_tokens_left = self.num_tokens_left
+        return was_capped
+
     def carry(self, tokens: dict[str, int]) -> None:
         """Grant one token to every steady request.
 
@@ -109,6 +129,7 @@ class Draft:
         self.tokens = tokens
         self.num_carried = len(tokens)
         self.num_tokens_left -= len(tokens)
+        self.num_decode_tokens_left -= len(tokens)
 
     def grant(self, request: Request, num_tokens: int, debt: int) -> None:
         """Grant tokens to a request that was visited."""
@@ -118,6 +139,8 @@ class Draft:
         self.num_tokens_left -= num_tokens
         if debt > 1:
             self.num_prefill_tokens_left -= num_tokens
+        else:
+            self.num_decode_tokens_left -= num_tokens
 
     def admit(self, request: Request, table: list[int]) -> None:
         """Note that a granted request came in with this step, with its whole table."""
@@ -137,10 +160,11 @@ class Draft:
         num_tokens = self.tokens.pop(request_id)
         self.num_tokens_left += num_tokens
         debt = self.debts.pop(request_id, None)
-        if debt is None:
-            self.num_carried -= num_tokens
-        elif debt > 1:
+        if debt is not None and debt > 1:
             self.num_prefill_tokens_left += num_tokens
+        else:
+            self.num_decode_tokens_left += num_tokens
+            self.num_carried -= num_tokens if debt is None else 0
         if self.admitted.pop(request_id, None) is not None:
             self.num_admissions_left += 1
         self.tables.pop(request_id, None)

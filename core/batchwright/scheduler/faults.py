@@ -179,14 +179,23 @@ class Faults:
             if seconds > self._slow_after:
                 self._note_slow(f"{component.ctx.label}: {method}()", seconds)
 
-    def strike(self, component: Component, method: str, what: str) -> None:
+    def count(self, component: Component, method: str) -> str:
         """Count a fault.
+
+        Returns:
+            Where it was, for messages.
+        """
+        where = f"{component.ctx.label}: {method}()"
+        self.counts[where] = self.counts.get(where, 0) + 1
+        return where
+
+    def strike(self, component: Component, method: str, what: str) -> None:
+        """Count a fault that makes a step fall back.
 
         Raises:
             PluginError: It is one too many in a row.
         """
-        where = f"{component.ctx.label}: {method}()"
-        self.counts[where] = self.counts.get(where, 0) + 1
+        where = self.count(component, method)
         place = (component.ctx.path, method)
         self.in_row[place] = strikes = self.in_row.get(place, 0) + 1
         _log.warning("%s %s (fault %d in a row)", where, what, strikes)

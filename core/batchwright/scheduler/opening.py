@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from attrs import fields
+
 from batchwright.protocols import Caps
 from batchwright.protocols.component import overrides
 from batchwright.scheduler.draft import Draft
@@ -55,11 +59,13 @@ class Opening:
         return [caps for caps in answers if caps is not None]
 
 
+_CAPS: Final = tuple(attribute.name for attribute in fields(Caps))
+
+
 def _are_caps(answer: object) -> bool:
     if answer is None:
         return True
-    names = ("num_tokens", "num_prefill_tokens", "num_admissions", "num_draft_tokens")
     return isinstance(answer, Caps) and all(
         value is None or (type(value) is int and value >= 0)
-        for value in (getattr(answer, name) for name in names)
+        for value in (getattr(answer, name) for name in _CAPS)
     )

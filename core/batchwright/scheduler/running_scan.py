@@ -48,18 +48,19 @@ class RunningScan:
     def _visits(self) -> list[Request]:
         """Carry steady decodes if that is exact; whom to decide about one by one."""
         state = self._state
-        steady = state.steady
+        steady, draft = state.steady, state.draft
+        if not draft.num_decode_tokens_left:
+            return self._ordered(steady.others)
         growing = steady.growing()
         if (
-            steady.can_carry(state.draft.num_tokens_left)
+            steady.can_carry(min(draft.num_tokens_left, draft.num_decode_tokens_left))
             and (not growing or len(growing) <= state.kv.num_free_blocks)
             and not (self._orders_running and self._contend(len(growing)))
         ):
             self._carry(growing, steady.filling())
             return steady.others if len(steady) < len(state.running) else []
         steady.dissolve()
-        everyone = list(state.running.values())
-        return self._in_policy_order(everyone) if self._orders_running else everyone
+        return self._ordered(list(state.running.values()))
 
     def _contend(self, num_growing: int) -> bool:
         """Whether the policy's order of running requests decides who gets what."""
@@ -83,8 +84,10 @@ class RunningScan:
                 if request.account is not None:
                     request.account.holds(len(block_ids))
 
-    def _in_policy_order(self, requests: list[Request]) -> list[Request]:
-        """Sort by the policy's running key; who makes it fail is ended."""
+    def _ordered(self, requests: list[Request]) -> list[Request]:
+        """Sort by the policy's running key, if it has one; who makes it fail is ended."""
+        if not self._orders_running:
+            return requests
         policy = self._state.components.policy
         keyed = []
 
@@ -131,7 +134,7 @@ class RunningScan:
         """Tokens that one request may get; its last token is never computed."""
         state = self._state
         room = request.max_total_tokens - 1 - request.num_computed_tokens
-        num_tokens = min(state.draft.allowance(debt), room)
+        num_tokens = min(state.draft.running_allowance(debt), room)
         return limited(state, request, num_tokens) if num_tokens > 0 else 0
 
     def _allocate(self, request: Request, num_tokens: int) -> list[int] | None:

@@ -18,7 +18,7 @@ from batchwright.protocols.component import overrides
 from batchwright.request import Finish, Request, RequestStatus
 from batchwright.scheduler.components import Components
 from batchwright.scheduler.departures import Departures
-from batchwright.scheduler.faults import blame, set_up
+from batchwright.scheduler.faults import blame, raised, set_up
 from batchwright.scheduler.intake import Intake
 from batchwright.scheduler.leap import Leaps
 from batchwright.scheduler.opening import Opening
@@ -125,6 +125,8 @@ class Scheduler:
                 self._yielding.run()
             self._running_scan.run()
             self._waiting_scan.run()
+            if not state.draft.tokens and state.draft.lift_decode_cap():
+                self._running_scan.run()
             plan = commit_plan(state)
             for feature in state.components.features:
                 said = state.call_back(feature, "say", plan)
@@ -314,8 +316,9 @@ class Scheduler:
         for component in self._state.components:
             try:
                 component.close()
-            except Exception:
-                _log.exception("%s: close() failed", component.ctx.label)
+            except Exception as error:
+                where = self._state.faults.count(component, "close")
+                _log.error("%s %s", where, raised(error))
 
     # -- What can be read --------------------------------------------------------
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from batchwright import Command
-from batchwright_plugins.command.options import override_option
+from batchwright_plugins.command.options import PositiveNumber, override_option
 
 __all__ = ["CompareCommand"]
 
@@ -69,7 +69,7 @@ class CompareCommand(Command):
 )
 @click.option(
     "--starved-after",
-    type=click.FloatRange(min=0, min_open=True),
+    type=PositiveNumber(),
     default=60.0,
     show_default=True,
     help="Seconds for which a request may be passed over.",
@@ -79,6 +79,12 @@ class CompareCommand(Command):
 )
 @click.option(
     "-j", "--jobs", type=click.IntRange(min=1), help="Processes. Default: one a processor."
+)
+@click.option(
+    "--cell-timeout",
+    type=PositiveNumber(),
+    metavar="SECONDS",
+    help="End a cell that takes longer, by the wall clock. Default: no bound.",
 )
 @click.option(
     "--output",
@@ -94,7 +100,9 @@ def _compare(**given: Any) -> None:
     cell. Arrivals and lengths of a seed are the same for all policies. Cells that are done
     are kept in the folder and not run again unless something that they depend on has
     changed: an option, a file, code. Ctrl-C keeps what is done, and reports it. The exit
-    code is 130 after it, and 3 if a cell has failed.
+    code is 130 after it, and 3 if a cell has failed. One that fails, dies or takes more than
+    --cell-timeout is named, and takes no other with it; those of the last two kinds are run
+    again next time.
     """
     from batchwright_plugins.command.comparison.comparison import Comparison
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from functools import cached_property
 from typing import Any
 
@@ -19,7 +20,7 @@ class CommandGroup(click.Group):
     Of the plugins that ship with Batchwright only the one with the commands is imported
     to list them; those found by entry point are imported all, since any of them may
     offer one. A BatchwrightError ends a command with its message: exit code 2 if the
-    configuration or a plugin is at fault, else 1.
+    configuration or a plugin is at fault, else 1. So does what the system refuses.
     """
 
     @cached_property
@@ -66,6 +67,11 @@ class CommandGroup(click.Group):
                 raise
             is_misuse = isinstance(error, ConfigError | PluginError)
             raise (_Misuse if is_misuse else click.ClickException)(str(error)) from error
+        except OSError as error:  # a disk that is full, a file that may not be read
+            if ctx.params["debug"] or error.errno == errno.EPIPE:
+                raise
+            where = f"{error.filename}: " if error.filename else ""
+            raise click.ClickException(f"{where}{error.strerror or error}") from error
 
 
 class _Misuse(click.ClickException):

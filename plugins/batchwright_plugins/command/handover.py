@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
@@ -40,6 +41,9 @@ class _Handover(Component, Lifecycle):
 
     What neither of them does has nothing to do here, too: decisions before the handover are
     those of the first one alone.
+
+    Attributes:
+        problem: What went wrong first in one of them, and in which; empty if nothing did.
     """
 
     name = HANDOVER
@@ -47,6 +51,7 @@ class _Handover(Component, Lifecycle):
 
     def __init__(self, options: Any, ctx: Context) -> None:
         self.first, self.then = ctx.parts["first"], ctx.parts["then"]
+        self.problem = ""
         super().__init__(options, ctx)
         self.idle_methods = tuple(
             name
@@ -74,20 +79,31 @@ class _Handover(Component, Lifecycle):
             hosted.close()
 
     def on_add(self, request: RequestView) -> None:
-        for hosted in self.both:
-            hosted.on_add(request)
+        self._tell("on_add", request)
 
     def on_admit(self, request: RequestView, hit: int, need: int) -> None:
-        for hosted in self.both:
-            hosted.on_admit(request, hit, need)
+        self._tell("on_admit", request, hit, need)
 
     def on_preempt(self, request: RequestView, cause: str, lost_tokens: int) -> None:
-        for hosted in self.both:
-            hosted.on_preempt(request, cause, lost_tokens)
+        self._tell("on_preempt", request, cause, lost_tokens)
 
     def on_finish(self, request: RequestView) -> None:
+        self._tell("on_finish", request)
+
+    def _tell(self, event: str, *what: Any) -> None:
         for hosted in self.both:
-            hosted.on_finish(request)
+            with self.noting(hosted, event):
+                getattr(hosted, event)(*what)
+
+    @contextmanager
+    def noting(self, hosted: Any, method: str) -> Iterator[None]:
+        """Note who raises what; it is raised on."""
+        try:
+            yield
+        except Exception as error:
+            what = f"{hosted.ctx.label}: {method}() raised {type(error).__name__}: {error}"
+            self.problem = self.problem or what
+            raise
 
 
 _EVENTS: Final = ("on_add", "on_admit", "on_preempt", "on_finish")
@@ -114,7 +130,8 @@ class HandoverPolicy(_Handover, SchedulingPolicy):
         """
         found = [p.account(request) for p in self.both if overrides(p, "account")]
         if len(set(found)) > 1:
-            raise ValueError(f"{self.first.name} and {self.then.name} keep different accounts")
+            self.problem = f"{self.first.name} and {self.then.name} keep different accounts"
+            raise ValueError(self.problem)
         account: Hashable = found[0]
         return account
 
@@ -178,12 +195,22 @@ class TwinQueue(WaitingQueue):
         return self._chosen.first(count)
 
     def insert(self, request: RequestView, order: int) -> None:
-        for queue in self._queues:
-            queue.insert(request, order)
+        self._put("insert", request, order)
 
     def add(self, request: RequestView) -> None:
-        for queue in self._queues:
-            queue.add(request)
+        self._put("add", request)
+
+    def _put(self, how: str, *what: Any) -> None:
+        """Into both queues, or into none."""
+        policies = self._policies
+        with policies.noting(policies.first, f"queue.{how}"):
+            getattr(policies.first.queue, how)(*what)
+        try:
+            with policies.noting(policies.then, f"queue.{how}"):
+                getattr(policies.then.queue, how)(*what)
+        except Exception:
+            policies.first.queue.remove(what[0])
+            raise
 
     def remove(self, request: RequestView) -> Ticket:
         first, then = self._queues

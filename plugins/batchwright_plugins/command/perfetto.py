@@ -13,7 +13,9 @@ __all__ = ["TraceWriter"]
 
 _SCHEDULER: Final = 1
 _REQUESTS: Final = 2
-_STEPS: Final = 1
+_STEPS: Final = _SCHEDULER
+"""The track of the steps: its process's main one."""
+_FIRST_REQUEST: Final = 3
 _MICRO: Final = 1e6
 _time_of = itemgetter("ts")
 
@@ -23,6 +25,10 @@ class TraceWriter:
 
     A track a request, one for the steps, and counters. Google's "Trace Event Format": ``B``
     and ``E`` are the ends of a slice, ``C`` is a counter, ``i`` an instant, ``M`` a name.
+
+    Perfetto's importer asks for more than the format does. It finds a track's name by the
+    track's number alone, so that no two have the same; calls a counter by its event's name
+    and its argument's; and keeps nanoseconds.
 
     Args:
         file: Where to.
@@ -39,8 +45,8 @@ class TraceWriter:
         self._num_blocks = num_blocks
         self._name = name
         self._tracks: dict[str, int] = {}
-        self._num_tracks = 0
-        self._counts: dict[str, int] = {}
+        self._next_track = _FIRST_REQUEST
+        self._counts: dict[str, dict[str, int]] = {}
 
     def write(self, lines: Iterable[list[Event]]) -> None:
         """Write all of a log, from what ``Spans.of`` says."""
@@ -62,8 +68,8 @@ class TraceWriter:
         self.num_events += 1
 
     def _names(self) -> Iterator[dict[str, Any]]:
-        yield _name("process_name", _SCHEDULER, 0, f"scheduler ({self._name})")
-        yield _name("process_name", _REQUESTS, 0, "requests")
+        yield _name("process_name", _SCHEDULER, _STEPS, f"scheduler ({self._name})")
+        yield _name("process_name", _REQUESTS, _REQUESTS, "requests")
         yield _name("thread_name", _SCHEDULER, _STEPS, "steps")
 
     def _trace(self, event: Event) -> Iterator[dict[str, Any]]:
@@ -92,29 +98,33 @@ class TraceWriter:
         begin = _event("B", step.begin, _SCHEDULER, _STEPS)
         yield {**begin, "name": f"step {step.step}", "args": {"tokens": step.num_tokens}}
         counts = {
-            "running": step.num_running,
-            "waiting": step.num_waiting,
-            "KV blocks": self._num_blocks - step.num_free_blocks,
-            "tokens a step": step.num_tokens,
+            "requests": {"running": step.num_running, "waiting": step.num_waiting},
+            "KV blocks": {"used": self._num_blocks - step.num_free_blocks},
+            "step": {"tokens": step.num_tokens},
         }
         for name, count in counts.items():
             if self._counts.get(name) != count:
                 self._counts[name] = count
-                counter = _event("C", step.begin, _SCHEDULER, 0)
-                yield {**counter, "name": name, "args": {name: count}}
+                counter = _event("C", step.begin, _SCHEDULER, _STEPS)
+                yield {**counter, "name": name, "args": count}
 
     def _new_track(self, event: Span | RequestEnd) -> Iterator[dict[str, Any]]:
-        self._num_tracks += 1
-        track = self._tracks[event.request_id] = self._num_tracks
+        track = self._tracks[event.request_id] = self._next_track
+        self._next_track += 1
         time = event.begin if isinstance(event, Span) else event.time
         name = _name("thread_name", _REQUESTS, track, f"request {event.request_id}")
         order = {"name": "thread_sort_index", "args": {"sort_index": track}}
-        yield {**name, "ts": time * _MICRO}
-        yield {**name, "ts": time * _MICRO, **order}
+        yield {**name, "ts": _micro(time)}
+        yield {**name, "ts": _micro(time), **order}
+
+
+def _micro(time: float) -> float:
+    """Microseconds, to the nanosecond."""
+    return round(time * _MICRO, 3)
 
 
 def _event(phase: str, time: float, process: int, track: int) -> dict[str, Any]:
-    return {"ph": phase, "ts": time * _MICRO, "pid": process, "tid": track}
+    return {"ph": phase, "ts": _micro(time), "pid": process, "tid": track}
 
 
 def _name(kind: str, process: int, track: int, name: str) -> dict[str, Any]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click
 
 from batchwright import Command
 from batchwright_plugins.command.options import override_option
+from batchwright_plugins.command.output_file import keep_apart
 
 __all__ = ["ReplayCommand"]
 
@@ -72,17 +74,19 @@ def _replay(
     """
     from rich.console import Console
 
-    from batchwright_plugins.command.recording import Recording
     from batchwright_plugins.command.replay_report import Changes, print_replay
     from batchwright_plugins.command.replayed_run import ReplayedRun
 
-    name = (policy or "again").partition("=")[0]
+    name = re.sub(r"[^\w.-]", "-", (policy or "again").partition("=")[0])
     log = output or path.with_name(f"{path.stem}-{name}{path.suffix}")
+    keep_apart(path, log, log.with_suffix(".csv"))
+    if log.exists() and not log.is_file():
+        raise click.UsageError(f"--output {log} is no file, and is to be read back")
     run = ReplayedRun(
         path, policy, from_step=from_step, overrides=overrides, log=log, trusts=trust_estimator
     )
     run.run()
-    changes = Changes(run.recording, Recording(log))
+    changes = Changes(run.recording, run.written())
     changes.write(log.with_suffix(".csv"))
     console = Console(highlight=False)
     if not console.is_terminal:

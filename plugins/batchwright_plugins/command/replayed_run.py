@@ -15,6 +15,7 @@ from batchwright.clock import VirtualClock
 from batchwright.config import Config, Use
 from batchwright.config.loading import apply_override
 from batchwright.default_plugins import AUTO, DEFAULT_VICTIM
+from batchwright.exceptions import PluginError
 from batchwright.hookspecs import hookimpl
 from batchwright.metrics import percentile
 from batchwright.plugin_manager import PluginManager
@@ -73,6 +74,8 @@ class ReplayedRun:
         drive: How it ended, once it has run.
         pace: Where it differs, once it has run.
         seconds: How long that took.
+        num_steps: Steps of the repeated run.
+        handovers: The policy and the victim that host two each, if there are any.
 
     Raises:
         ClickException: The log cannot be read, or lacks what a replay needs.
@@ -103,6 +106,7 @@ class ReplayedRun:
         self.from_step = from_step
         self.log = log
         self.is_changed = self.policy != self.recording.policy or bool(overrides)
+        self._is_overridden = bool(overrides)
         self._trusts = trusts
         self._extra = (*plugins, _Parts())
         self._config = self._configure(overrides, file)
@@ -116,8 +120,6 @@ class ReplayedRun:
             ConfigError: The configuration that is recorded cannot be used.
             PluginError: A component cannot be had, or failed too often in a row.
         """
-        if self.log.exists() and self.log.samefile(self.recording.path):
-            raise click.ClickException(f"{self.log} is what is replayed; give another --output")
         self.log.parent.mkdir(parents=True, exist_ok=True)
         begin = time.perf_counter()
         plugins = self._discover(self._config)
@@ -131,14 +133,37 @@ class ReplayedRun:
         self.pace: ReplayPace = observers[ReplayPace.name]
         self.pace.follow(self.recording, executor)
         self.drive = ReplayDrive(engine, executor, self.pace, self.recording)
+        components = engine.scheduler.components
+        self.handovers: list[Any] = [
+            part for part in (components.policy, components.victim) if part.name == HANDOVER
+        ]
         try:
             with catching(self.drive.stop):
                 self.drive.run()
+        except PluginError as error:
+            self._check_handovers(error)
+            raise
         finally:
             engine.close()
+        self.num_steps: int = engine.scheduler.view.step_id
         self.num_estimated: int = executor.num_estimated
         self.seconds = time.perf_counter() - begin
         self._check_repeated()
+
+    def written(self) -> Recording:
+        """The new log, read back.
+
+        Raises:
+            ClickException: It is not the whole run.
+        """
+        written = Recording(self.log)
+        num_steps = min(len(written.times), self.pace.num_steps)
+        if num_steps < self.num_steps:
+            raise click.ClickException(
+                f"{self.log} has {num_steps:,} of {self.num_steps:,} steps: an observer failed. "
+                "Is the disk full?"
+            )
+        return written
 
     def _check_estimator(self) -> None:
         error = self.error
@@ -158,12 +183,24 @@ class ReplayedRun:
         if difference is None or difference.recorded is None:
             return
         if not self.is_changed or difference.step < self.from_step:
+            self._check_handovers(None)
             now, before = difference.replayed, difference.recorded
+            why = "Do other versions decide, or other files than those it loaded?"
+            if self._is_overridden:
+                why = "What -o changes holds from step 0 on: leave out -o, or --from-step"
             raise click.ClickException(
                 f"the recorded run cannot be repeated: at step {difference.step} it "
-                f"{'; '.join(before.told(now))}; repeated, it {'; '.join(now.told(before))}. "
-                "Do other versions decide, or other files than those it loaded?"
+                f"{'; '.join(before.told(now))}; repeated, it {'; '.join(now.told(before))}. {why}"
             )
+
+    def _check_handovers(self, error: PluginError | None) -> None:
+        """Blame who failed while another one decided, not what hosts both."""
+        problem = next((part.problem for part in self.handovers if part.problem), "")
+        if problem:
+            raise click.ClickException(
+                f"up to step {self.from_step} one policy decides and the other one watches, and "
+                f"that cannot be: {problem}. Leave out --from-step, and it decides alone"
+            ) from error
 
     def _configure(self, overrides: Sequence[str], file: str) -> Config:
         header = self.recording.header

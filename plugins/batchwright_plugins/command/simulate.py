@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchwright import Command
-from batchwright_plugins.command.options import override_option
+from batchwright_plugins.command.options import PositiveNumber, override_option
 
 if TYPE_CHECKING:
     from batchwright_plugins.command.simulation import Simulation
@@ -36,14 +36,12 @@ class SimulateCommand(Command):
     help="What arrives: azure:FILE, jsonl:FILE, poisson, ... Default: simulation.workload.",
 )
 @click.option("--limit", type=click.IntRange(min=1), help="Take so many requests.")
-@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Mean arrivals a second.")
+@click.option("--rate", type=PositiveNumber(), help="Mean arrivals a second.")
 @click.option(
-    "--scale-rate",
-    type=click.FloatRange(min=0, min_open=True),
-    help="Let requests arrive so many times as fast.",
+    "--scale-rate", type=PositiveNumber(), help="Let requests arrive so many times as fast."
 )
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of all streams of chance.")
-@click.option("--until", type=click.FloatRange(min=0, min_open=True), help="Simulated seconds.")
+@click.option("--until", type=PositiveNumber(), help="Simulated seconds.")
 @click.option(
     "--max-queue", type=click.IntRange(min=1), help="End when more requests than this wait."
 )

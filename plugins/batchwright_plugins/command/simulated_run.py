@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import click
+
 from batchwright.clock import VirtualClock
 from batchwright.config import load_config
 from batchwright.exceptions import ConfigError
@@ -94,7 +96,19 @@ class SimulatedRun:
         begin = time.perf_counter()
         simulation = self.simulate(notices)
         self._report(simulation, time.perf_counter() - begin, notices)
+        self._check_files(simulation)
         return simulation
+
+    def _check_files(self, simulation: Simulation) -> None:
+        """Refuse to call a run done whose files are not whole.
+
+        Raises:
+            ClickException: Something that writes one has failed.
+        """
+        counts = simulation.engine.scheduler.fault_counts
+        for name, path in self._files():
+            if any(where.startswith(f"observer {name!r} ") for where in counts):
+                raise click.ClickException(f"{path} is not whole: {name!r} failed on the way")
 
     def simulate(self, notices: Console | None = None) -> Simulation:
         """Run it, and write the table of requests.

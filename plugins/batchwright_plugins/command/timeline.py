@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from batchwright import Command
+from batchwright_plugins.command.output_file import keep_apart, writing
 
 if TYPE_CHECKING:
     from batchwright_plugins.command.timeline_window import Window
@@ -60,7 +62,7 @@ class _Range(click.ParamType):  # type: ignore[type-arg]
 @click.option(
     "--png",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The same as pixels; needs the package cairosvg.",
+    help="The same as pixels; needs batchwright[png].",
 )
 @click.option("--steps", type=_Range(int), metavar="A:B", help="The window, in steps.")
 @click.option("--seconds", type=_Range(float), metavar="A:B", help="The window, in seconds.")
@@ -87,6 +89,7 @@ def _timeline(
         raise click.UsageError("say what to write: --perfetto, --svg or --png")
     if steps is not None and seconds is not None:
         raise click.UsageError("--steps and --seconds say the same; give one of them")
+    keep_apart(path, perfetto, svg, png)
     if perfetto is not None:
         _write_trace(path, perfetto)
     if svg is not None or png is not None:
@@ -108,14 +111,17 @@ def _write_trace(path: Path, output: Path) -> None:
     from batchwright_plugins.command.spans import Spans
 
     header = header_of(path)
-    with output.open("w", encoding="utf-8") as file:
-        writer = TraceWriter(file, header["num_usable_blocks"], path.name)
+    with writing(output) as file:
+        text = TextIOWrapper(file, encoding="utf-8", newline="\n")
+        writer = TraceWriter(text, header["num_usable_blocks"], path.name)
         writer.write(Spans().of(follow_log(path)))
+        text.detach()
     click.echo(f"{output}: {writer.num_events:,} events")
 
 
 def _draw(path: Path, svg: Path | None, png: Path | None, window: Window, rows: int) -> None:
     from batchwright_plugins.command.log_file import follow_log, header_of, recorded_policy
+    from batchwright_plugins.command.picture_png import write_png
     from batchwright_plugins.command.spans import Spans
     from batchwright_plugins.command.timeline_svg import Drawing
     from batchwright_plugins.command.timeline_window import look
@@ -132,22 +138,9 @@ def _draw(path: Path, svg: Path | None, png: Path | None, window: Window, rows: 
     )
     drawing = Drawing(picture, title, subtitle, header["num_usable_blocks"], rows).svg()
     if svg is not None:
-        svg.write_text(drawing, encoding="utf-8")
+        with writing(svg) as file:
+            file.write(drawing.encode())
         click.echo(f"{svg}: {len(picture.rows[:rows])} of {len(picture.rows)} requests")
     if png is not None:
-        _write_png(drawing, png)
+        write_png(drawing, png, zoom=2)
         click.echo(f"{png}: {len(picture.rows[:rows])} of {len(picture.rows)} requests")
-
-
-def _write_png(drawing: str, output: Path) -> None:
-    """Render a drawing at twice its size.
-
-    Raises:
-        ClickException: There is nothing to render it with.
-    """
-    try:
-        import cairosvg
-    except ImportError as error:
-        hint = "pip install cairosvg, or take --svg"
-        raise click.ClickException(f"--png needs the package cairosvg: {hint}") from error
-    cairosvg.svg2png(bytestring=drawing.encode(), write_to=str(output), scale=2)

@@ -179,8 +179,8 @@ def look(lines: Iterable[list[Event]], window: Window) -> Picture:
             break
     picture = seen.picture()
     if picture is None or not picture.rows or picture.end <= picture.begin:
-        raise click.ClickException(
-            f"nothing happens in that window: the log has steps 0 to {seen.last_step}, and "
-            f"goes up to {seen.end:g} s"
-        )
+        has = f"steps 0 to {seen.last_step}, and goes up to {seen.end:g} s"
+        if seen.last_step < 0:
+            has = "no step"
+        raise click.ClickException(f"nothing happens in that window: the log has {has}")
     return picture

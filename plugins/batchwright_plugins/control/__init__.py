@@ -6,9 +6,10 @@ from batchwright_plugins.control.concurrent_prefills import ConcurrentPrefills
 from batchwright_plugins.control.decode_first import DecodeFirst
 from batchwright_plugins.control.delay import Delay
 from batchwright_plugins.control.latency_target import LatencyTarget
+from batchwright_plugins.control.prefill_first import PrefillFirst
 from batchwright_plugins.control.prefill_share import PrefillShare
 
 
 @hookimpl
 def batchwright_register_control() -> list[type[Control]]:
-    return [ConcurrentPrefills, DecodeFirst, Delay, LatencyTarget, PrefillShare]
+    return [ConcurrentPrefills, DecodeFirst, Delay, LatencyTarget, PrefillFirst, PrefillShare]

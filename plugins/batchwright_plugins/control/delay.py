@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 from attrs import frozen
@@ -21,7 +22,10 @@ class Options:
     """Options of delay."""
 
     factor: float = option(
-        0.5, "How long the oldest request waits, in durations of the last prefill step.", ge=0
+        0.5,
+        "How long the oldest request waits, in durations of the last prefill step.",
+        ge=0,
+        lt=inf,
     )
 
 

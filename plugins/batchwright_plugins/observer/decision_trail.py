@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
@@ -13,6 +14,13 @@ __all__ = ["FORMAT", "VERSION", "DecisionTrail", "follow", "read_header"]
 
 FORMAT: Final = "batchwright-decisions"
 VERSION: Final = 1
+_SIZES: Final = (
+    "block_size",
+    "num_usable_blocks",
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "max_model_len",
+)
 
 
 @define
@@ -65,8 +73,14 @@ class DecisionTrail:
     _undone: int | None = None
 
     def read(self, line: dict[str, Any]) -> None:
-        """Take in one line after the header."""
+        """Take in one line after the header.
+
+        Raises:
+            ValueError, TypeError, LookupError, AttributeError: It is none.
+        """
         self.time = line.get("time", self.time)
+        if not math.isfinite(self.time):
+            raise ValueError(f"no time: {self.time}")
         expected = [] if self._undone is None else [(self._undone, self.time)]
         self.done = line.get("done", expected)
         self._undone = line.get("step")
@@ -99,6 +113,8 @@ class DecisionTrail:
 
     def _read_step(self, line: dict[str, Any]) -> None:
         self.step = line["step"]
+        if type(self.step) is not int:
+            raise TypeError(f"no step: {self.step!r}")
         self.preempted, self.admitted = line.get("preempted", {}), line.get("admitted", {})
         self.num_free_blocks = line.get("free", 0)
         self.resumed = line.get("resumed", [])
@@ -120,6 +136,8 @@ class DecisionTrail:
         self.lists_blocks = any(type(new) is list for _, _, new in line.get("grants", {}).values())
         idle = line.get("left_out", ())
         carried = [key for key in self.running if key not in grants and key not in idle]
+        if len(carried) != line.get("carried", 0):
+            raise ValueError(f"{len(carried)} requests are carried, not {line.get('carried', 0)}")
         self.grants = dict.fromkeys(carried, 1) | grants
 
 
@@ -145,7 +163,11 @@ def follow(lines: Iterable[str]) -> Iterator[DecisionTrail]:
             if next(rows, None) is None:
                 return
             raise ValueError(f"line {number} is no JSON; the log is damaged") from None
-        trail.read(line)
+        try:
+            trail.read(line)
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            problem = f"line {number} does not go with those before it ({error!r})"
+            raise ValueError(f"{problem}; the log is damaged") from error
         yield trail
 
 
@@ -166,4 +188,12 @@ def read_header(row: str) -> dict[str, Any]:
             f"is a decision log of version {header.get('version')!r}; this Batchwright reads "
             f"version {VERSION}"
         )
+    for name in _SIZES:
+        if type(header.get(name)) is not int:
+            raise ValueError(f"is damaged: its header says no {name}")
+    config = header.get("config", {})
+    if not isinstance(config, dict) or not isinstance(config.get("scheduler", {}), dict):
+        raise ValueError("is damaged: what its header has as config is no configuration")
+    if not isinstance(header.get("folder", ""), str):
+        raise ValueError("is damaged: what its header has as folder is no path")
     return header

@@ -72,7 +72,7 @@ class RequestTable(Observer):
         """
         path = self.ctx.folder / Path(self.options.path).expanduser()
         try:
-            self._file = path.open("w", encoding="utf-8", newline="\n")
+            self._file = path.open("w", encoding="utf-8", errors="replace", newline="\n")
         except OSError as error:
             raise ConfigError(
                 f"cannot be written: {error.strerror}: {path}", path=f"{self.ctx.path}.path"

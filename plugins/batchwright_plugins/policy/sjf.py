@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Any, Literal
 
 from attrs import frozen
@@ -26,7 +27,7 @@ class Options:
         "predicted outputs.",
     )
     aging: float = option(
-        100.0, "What each second of waiting takes off a size.", unit="tokens/second", ge=0
+        100.0, "What each second of waiting takes off a size.", unit="tokens/second", ge=0, lt=inf
     )
 
 

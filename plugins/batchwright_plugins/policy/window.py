@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import TYPE_CHECKING, Literal
 
 from attrs import frozen
@@ -26,13 +27,18 @@ class Options:
     """Options of window."""
 
     window: int = option(64, "Requests that are scored, the first to arrive.", ge=1, le=1024)
-    hit: float = option(1.0, "Weight of: cached share of the known tokens.", ge=0)
-    age: float = option(1.0, "Weight of: time since arrival, of max_age.", ge=0)
-    size: float = option(0.0, "Weight of: how short the prompt is, of max_model_len.", ge=0)
+    hit: float = option(1.0, "Weight of: cached share of the known tokens.", ge=0, lt=inf)
+    age: float = option(1.0, "Weight of: time since arrival, of max_age.", ge=0, lt=inf)
+    size: float = option(0.0, "Weight of: how short the prompt is, of max_model_len.", ge=0, lt=inf)
     debt: float = option(
-        0.0, "Weight of: how much less its client was served than the one served most.", ge=0
+        0.0,
+        "Weight of: how much less its client was served than the one served most.",
+        ge=0,
+        lt=inf,
     )
-    max_age: float = option(60.0, "Age from which on the age score is 1.", unit="seconds", gt=0)
+    max_age: float = option(
+        60.0, "Age from which on the age score is 1.", unit="seconds", gt=0, lt=inf
+    )
     filters: tuple[Filter, ...] = option(
         (),
         "Who goes behind the others: fits, whose uncached tokens find no free blocks; share, "
@@ -78,9 +84,13 @@ class Window(SchedulingPolicy):
 
     def score(self, request: RequestView) -> float:
         """The weighted mean of the scorers, 2 less if a filter finds it."""
-        total: float = sum(weight * scorer(request) for weight, scorer in self._scorers)
-        passes = all(keeps(request) for keeps in self._filters)
-        return total / self._total - (0 if passes else 2)
+        total = 0.0
+        for weight, scorer in self._scorers:
+            total += weight * scorer(request)
+        for keeps in self._filters:
+            if not keeps(request):
+                return total / self._total - 2
+        return total / self._total
 
     def hit(self, request: RequestView) -> float:
         """Share of its known tokens that is cached."""

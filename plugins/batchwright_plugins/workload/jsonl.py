@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from functools import cached_property
+from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
@@ -30,7 +31,7 @@ _FIELDS: Final[dict[str, tuple[type[Any], ...]]] = {
     "max_tokens": (int,),
     "output_token_id": (int,),
 }
-_WORDS = {str: "a string", int: "an integer", float: "a number", dict: "an object"}
+_WORDS = {str: "a string", int: "an integer", float: "a finite number", dict: "an object"}
 _OWN: Final = ("time", "prompt_tokens", "output_tokens", "prompt_token_ids", "prefix")
 
 
@@ -104,8 +105,8 @@ class Jsonl(Workload):
         if unknown:
             raise self.file.broken(number, f"only keys of {[*_OWN, *_FIELDS]}", unknown[0])
         time = record.get("time")
-        if isinstance(time, bool) or not isinstance(time, int | float) or not time >= 0:
-            raise self.file.broken(number, "time, a number >= 0", time)
+        if isinstance(time, bool) or not isinstance(time, int | float) or not 0 <= time < inf:
+            raise self.file.broken(number, "time, a number >= 0 and < inf", time)
         return Arrival(
             time=float(time),
             prompt_token_ids=self._prompt(number, record),
@@ -118,9 +119,10 @@ class Jsonl(Workload):
         for name, kinds in _FIELDS.items():
             if record.get(name) is None:
                 continue
-            if isinstance(record[name], bool) or not isinstance(record[name], kinds):
-                raise self.file.broken(number, f"{name}, {_WORDS[kinds[-1]]}", record[name])
-            fields[name] = record[name]
+            value = record[name]
+            if isinstance(value, bool) or not isinstance(value, kinds) or not _is_sound(value):
+                raise self.file.broken(number, f"{name}, {_WORDS[kinds[-1]]}", value)
+            fields[name] = value
         return fields
 
     def _prompt(self, number: int, record: dict[str, Any]) -> Any:
@@ -150,3 +152,10 @@ class Jsonl(Workload):
 
 def _is_token(value: object) -> bool:
     return type(value) is int and 0 <= value < 1 << 32
+
+
+def _is_sound(value: Any) -> bool:
+    """Whether a number is finite, and a text can be written."""
+    if isinstance(value, str):
+        return not any("\ud800" <= letter <= "\udfff" for letter in value)
+    return not isinstance(value, float) or isfinite(value)

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from batchwright.exceptions import ConfigError
 
 __all__ = ["TraceFile"]
+
+_MOST_TOKENS: Final = 100_000_000
+"""More than any model holds, and than memory should be asked for."""
+_SHORT: Final = 9
+"""Decimals of a number that is below it in any case."""
 
 
 class TraceFile:
@@ -63,12 +68,14 @@ class TraceFile:
         Raises:
             ConfigError: It is none.
         """
-        if type(value) is str and value.isdecimal() and (count := int(value)) >= least:
+        is_short = type(value) is str and value.isdecimal() and len(value) < _SHORT
+        if is_short and (count := int(value)) >= least:
             return count  # what nearly all of them are
         try:
             count = int(value) if not isinstance(value, float) or value.is_integer() else -1
         except (TypeError, ValueError):
             count = -1
-        if count < least or isinstance(value, bool):
-            raise self.broken(number, f"{name}, an integer >= {least}", value)
+        if not least <= count <= _MOST_TOKENS or isinstance(value, bool):
+            expected = f"{name}, an integer >= {least} and <= {_MOST_TOKENS}"
+            raise self.broken(number, expected, value)
         return count

@@ -216,6 +216,27 @@ class TestControls:
         b.add("long", 100, 50)
         assert b.step() == {**dict.fromkeys("abcd", 1), "long": 30}
 
+    def test_a_cap_on_decodes_spares_others_and_holds_for_nobody_alone(
+        self, with_parts: Any
+    ) -> None:
+        """One of three decodes beside a prompt; all of them where there is none."""
+
+        class Decodes(Control):
+            name = "decodes"
+
+            def caps(self, view: Any) -> Caps:
+                return Caps(num_decode_tokens=0 if view.num_waiting else 1)
+
+        b = with_parts(Decodes, max_num_seqs=4)
+        for name in "abc":
+            b.add(name, 4, 50)
+        assert b.step() == dict.fromkeys("abc", 4)
+        assert b.step() == {"a": 1}
+        b.add("d", 10, 50)
+        assert b.step() == {"d": 10}
+        b.add("e", 10, 50)  # there is no seat
+        assert b.step() == dict.fromkeys("abcd", 1)
+
     def test_caps_of_nonsense_fall_back_and_end_the_run(self, with_parts: Any) -> None:
         class Bad(Control):
             name = "bad"
@@ -563,6 +584,22 @@ class TestObservers:
         warnings = [r for r in caplog.records if "observer 'bad'" in r.getMessage()]
         assert len(warnings) == 1
         assert "it is disabled for the rest of the run" in warnings[0].getMessage()
+        assert b.scheduler.fault_counts == {"observer 'bad' (MadePlugin-0): on_step()": 1}
+
+    def test_a_component_that_cannot_be_closed_is_counted(
+        self, with_parts: Any, caplog: Any
+    ) -> None:
+        class Full(Observer):
+            name = "full"
+
+            def close(self) -> None:
+                raise OSError(28, "No space left on device")
+
+        b = with_parts(Full)
+        b.scheduler.close()
+        where = "observer 'full' (MadePlugin-0): close()"
+        assert b.scheduler.fault_counts == {where: 1}
+        assert f"{where} raised OSError: [Errno 28] No space left on device" in caplog.text
 
     def test_a_component_cannot_write_to_a_request(self, with_parts: Any) -> None:
         class Writer(Gate):

@@ -11,7 +11,7 @@ from batchwright.clock import VirtualClock
 from batchwright.config import Config
 from batchwright.exceptions import RequestRefusedError, StepError
 from batchwright.plugin_manager import PluginManager
-from batchwright.protocols import Control, Gate, Limit, Observer, Resource
+from batchwright.protocols import Caps, Control, Gate, Limit, Observer, Resource
 from batchwright.testing import Driver, ScriptedExecutor, fakes, make_plugin
 from batchwright.testing.strategies import RequestPlan
 from batchwright_plugins.policy.priority import Priority
@@ -63,6 +63,15 @@ class Seats(Resource):
         pass
 
 
+class Moody(Control):
+    """Lets few decode, or nobody, now and then."""
+
+    name = "moody"
+
+    def caps(self, view):
+        return Caps(num_decode_tokens=self.ctx.random.choice([None, None, 0, 0, 1, 3]))
+
+
 EVENTS = ("on_add", "on_admit", "on_preempt", "on_finish")
 SCHEDULERS = []
 CHAOS = make_plugin(
@@ -77,7 +86,7 @@ CHAOS = make_plugin(
     preemption=[chaotic(Recompute, "keep", *EVENTS)],
     observer=[chaotic(Observer, "on_step", "on_outputs", *EVENTS)],
 )
-PLUGINS = PluginManager.discover((), (), extra=(fakes, CHAOS))
+PLUGINS = PluginManager.discover((), (), extra=(fakes, CHAOS, make_plugin(control=[Moody])))
 
 
 def add_chaos(config):
@@ -135,7 +144,15 @@ def draw_config(draw, max_depth):
         "enable_prefix_caching": draw.random() < 0.7,
     }
     model = {"max_model_len": max_model_len}
-    return {"scheduler": scheduler, "model": model, "kv": kv, "gate": gates, "limit": limits}
+    controls = [{"use": "moody"}] if kv["num_blocks"] % 3 == 0 else []
+    return {
+        "scheduler": scheduler,
+        "model": model,
+        "kv": kv,
+        "gate": gates,
+        "limit": limits,
+        "control": controls,
+    }
 
 
 def draw_request(draw):

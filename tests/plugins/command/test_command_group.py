@@ -25,7 +25,7 @@ class Hello(Command):
         @click.option("--fail", is_flag=True)
         def hello(fail):
             if fail:
-                raise ModelError("no such model")
+                raise {error}
             click.echo("hello")
         return hello
 
@@ -35,15 +35,17 @@ def batchwright_register_command():
 """
 
 
+def command(name: str, error: str = 'ModelError("no such model")') -> str:
+    return COMMAND.format(name=name, error=error)
+
+
 def run(*arguments: str, **environment: str) -> object:
     group = CommandGroup("batchwright", params=main.params, callback=main.callback)
     return CliRunner().invoke(group, arguments, env=environment)
 
 
 def test_help_lists_commands_with_their_help(install_distribution):
-    install_distribution(
-        "bw-hello", entry_points={"hello": "bw_hello"}, bw_hello=COMMAND.format(name="hello")
-    )
+    install_distribution("bw-hello", entry_points={"hello": "bw_hello"}, bw_hello=command("hello"))
 
     result = run("--help")
 
@@ -55,7 +57,7 @@ def test_help_lists_commands_with_their_help(install_distribution):
 
 def test_command_of_a_third_party_runs(install_distribution):
     install_distribution(
-        "bw-hello", entry_points={"hello": "bw_hello2"}, bw_hello2=COMMAND.format(name="hello")
+        "bw-hello", entry_points={"hello": "bw_hello2"}, bw_hello2=command("hello")
     )
 
     assert run("hello").output == "hello\n"
@@ -83,9 +85,7 @@ def test_broken_plugin_is_pointed_out_and_stops_nothing(install_distribution):
 
 
 def test_command_offered_twice_is_refused_when_it_is_called(install_distribution):
-    install_distribution(
-        "bw-mine", entry_points={"mine": "bw_mine"}, bw_mine=COMMAND.format(name="plugins")
-    )
+    install_distribution("bw-mine", entry_points={"mine": "bw_mine"}, bw_mine=command("plugins"))
 
     result = run("plugins")
 
@@ -98,7 +98,7 @@ def test_command_offered_twice_is_refused_when_it_is_called(install_distribution
 @pytest.mark.parametrize("place", ["option", "environment"])
 def test_error_ends_without_traceback_unless_debugging(install_distribution, place):
     install_distribution(
-        "bw-hello", entry_points={"hello": "bw_hello3"}, bw_hello3=COMMAND.format(name="hello")
+        "bw-hello", entry_points={"hello": "bw_hello3"}, bw_hello3=command("hello")
     )
 
     plain = run("hello", "--fail")
@@ -110,6 +110,24 @@ def test_error_ends_without_traceback_unless_debugging(install_distribution, pla
     else:
         debugged = run("hello", "--fail", BATCHWRIGHT_DEBUG="1")
     assert type(debugged.exception).__name__ == "ModelError"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        ('OSError(28, "No space left on device")', "Error: No space left on device\n"),
+        ('OSError(13, "Permission denied", "x.csv")', "Error: x.csv: Permission denied\n"),
+    ],
+)
+def test_what_the_system_refuses_ends_without_traceback(install_distribution, error, said):
+    source = command("hello", error)
+    name = f"bw_hello_{len(said)}"
+    install_distribution("bw-hello", entry_points={"hello": name}, **{name: source})
+
+    plain = run("hello", "--fail")
+
+    assert (plain.exit_code, plain.stderr) == (1, said)
+    assert isinstance(run("--debug", "hello", "--fail").exception, OSError)
 
 
 def test_configuration_error_ends_with_2():

@@ -233,6 +233,12 @@ def test_changed_options_and_files_are_run_anew(folder: Path) -> None:
         (("--policy", "fcsf"), "there is no policy 'fcsf'. Did you mean 'fcfs'?"),
         (("--vary", "scheduler.max_num_seq=1,2"), "max_num_seq"),
         (("--vary", "scheduler.max_num_seqs=1,x"), "max_num_seqs"),
+        (
+            ("--vary", "scheduler.max_num_seqs=1", "--vary", "scheduler.max_num_seqs=2"),
+            "scheduler.max_num_seqs: is varied twice",
+        ),
+        (("--starved-after", "nan"), "nan is no finite number"),
+        (("--cell-timeout", "inf"), "inf is no finite number"),
         (("--vary", "nonsense"), "expected key.path=VALUE,VALUE"),
         (("--vary", "policy.fcfs.x=1,2"), "policy.fcfs"),
         (("--rates", "1,fast"), "--rates 1,fast: expected numbers > 0"),
@@ -287,6 +293,81 @@ def test_a_cell_whose_process_died_is_run_again(folder: Path) -> None:
     for _ in range(2):
         result = compare(folder, *arguments)
         assert (result.exit_code, result.stderr) == (3, "[1/1] dies, seed 0: exit code 7\n")
+
+
+def test_cells_that_were_cut_are_run_again_and_damaged_ones_named(folder: Path) -> None:
+    arguments = ("--policy", "fcfs", "--policy", "sjf", "--seeds", "1")
+    compare(folder, *arguments)
+    before = products(folder)
+    first, second = sorted((folder / "out" / "cells").iterdir())
+    whole = first.read_bytes()
+    for text in (b"", b"{}\n", whole[:-9]):
+        first.write_bytes(text)
+        result = compare(folder, *arguments)
+        assert result.exit_code == 0, result.output
+        assert result.stderr.startswith("1 of 2 cells are done already\n[2/2] ")
+        assert products(folder) == before
+    first.write_bytes(whole.replace(b'"seed"', b'"seed'))
+    result = compare(folder, *arguments)
+    assert result.exit_code == 3
+    assert f"its file is damaged: {first} (" in result.stdout
+    assert "remove it, and the cell is run again" in result.stdout
+    assert second.exists()
+
+
+def test_messages_of_half_characters_are_kept(folder: Path) -> None:
+    """What a policy says may hold what no file can."""
+    (folder / "halves.py").write_text(HALVES)
+    result = compare(folder, "--policy", str(folder / "halves.py"), "--seeds", "1")
+    assert result.exit_code == 3
+    (row,) = table(folder)
+    assert "key() raised ValueError: <b>?</b>" in row["fault"]
+    assert "&lt;b&gt;?&lt;/b&gt;" in shown(folder)
+
+
+HALVES = """
+from batchwright import SchedulingPolicy, hookimpl
+
+
+class Halves(SchedulingPolicy):
+    name = "halves"
+
+    def key(self, request):
+        raise ValueError("<b>\\ud800</b>")
+
+
+@hookimpl
+def batchwright_register_policy():
+    return [Halves]
+"""
+
+
+def test_a_cell_that_cannot_be_kept_is_named(folder: Path) -> None:
+    """A folder of cells that may not be written; who may write anywhere finds no folder."""
+    (folder / "out").mkdir()
+    (folder / "elsewhere").mkdir()
+    (folder / "out" / "cells").symlink_to("/proc/self/fdinfo")
+    result = compare(folder, "--policy", "fcfs", "--seeds", "1")
+    assert result.exit_code == 3
+    assert "fcfs is not ranked; 1 of 1 cells failed: could not be kept: " in result.stdout
+
+
+@pytest.mark.slow
+def test_a_cell_that_hangs_is_ended_and_named(folder: Path) -> None:
+    """Those before and behind it, in the same process and beside it, are done and kept."""
+    (folder / "hangs.py").write_text(HANGS)
+    arguments = ("--policy", "fcfs", "--policy", str(folder / "hangs.py"), "--policy", "sjf",
+                 "--seeds", "1", "--cell-timeout", "8")  # fmt: skip
+    for jobs, done in ((1, ""), (2, "2 of 3 cells are done already\n")):
+        result = compare(folder, *arguments, jobs=jobs)
+        assert result.exit_code == 3, result.output
+        assert result.stderr.startswith(done)
+        assert "hangs, seed 0: it took more than 8 s (--cell-timeout)\n" in result.stderr
+        assert "hangs is not ranked; 1 of 1 cells failed: ran out of time: it" in result.stdout
+        found = {row["policy"]: row["fault"] for row in table(folder)}
+        late = "ran out of time: it took more than 8 s (--cell-timeout)"
+        assert found == {"fcfs": "", "hangs": late, "sjf": ""}
+        assert sorted(record["policy"] for record in records(folder)) == ["fcfs", "sjf"]
 
 
 def test_who_starves_is_named_by_how_long(folder: Path) -> None:

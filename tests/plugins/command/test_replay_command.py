@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from batchwright_plugins.command.decision import Decision
 from batchwright_plugins.command.group import CommandGroup, main
 from batchwright_plugins.command.replay_drive import ReplayDrive
+from batchwright_plugins.observer.decision_log import DecisionLog
 
 CONFIG = """\
 [scheduler]
@@ -30,6 +31,10 @@ TRACE = """\
 {"time": 0.5, "prompt_tokens": 90, "output_tokens": 6, "priority": 1}
 {"time": 0.5, "prompt_tokens": 10, "output_tokens": 2, "slo_class": "chat"}
 """
+HEADER = (
+    '{"format":"batchwright-decisions","version":1,"block_size":16,"num_usable_blocks":9,'
+    '"max_num_seqs":2,"max_num_batched_tokens":99,"max_model_len":99}\n'
+)
 SHORTEST = """
 from batchwright import SchedulingPolicy, hookimpl
 
@@ -125,6 +130,64 @@ def test_victims_go_with_their_policies(log: Path) -> None:
     assert "priority from step 4 on" in result.output
 
 
+WATCHERS = """
+from batchwright import SchedulingPolicy, hookimpl
+
+
+class ByName(SchedulingPolicy):
+    name = "by-name"
+
+    def account(self, request):
+        return request.request_id
+
+
+class Deaf(SchedulingPolicy):
+    name = "deaf"
+
+    def on_add(self, request):
+        raise RuntimeError("what?")
+
+
+class Odd(SchedulingPolicy):
+    name = "odd"
+
+    def key(self, request):
+        return float("nan")
+
+
+@hookimpl
+def batchwright_register_policy():
+    return [ByName, Deaf, Odd]
+"""
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        ("by-name", "fair and by-name keep different accounts"),
+        ("deaf", "on_add() raised RuntimeError: what?"),
+        ("odd", "queue.add() raised ValueError: a key must not contain NaN"),
+    ],
+)
+def test_who_cannot_watch_is_blamed(log: Path, policy: str, said: str) -> None:
+    """By its own name, and not by that of what hosts it while another one decides."""
+    fair = log.with_name("fair.jsonl")
+    assert run("replay", log, "--policy", "fair", "--output", fair).exit_code == 0
+    (log.parent / "watchers.py").write_text(WATCHERS)
+    chosen = f"{policy}={log.parent / 'watchers.py'}"
+    result = run("replay", fair, "--policy", chosen, "--from-step", 3)
+    assert result.exit_code == 1
+    assert "up to step 3 one policy decides and the other one watches" in result.output
+    assert said in result.output
+    assert "Leave out --from-step" in result.output
+
+
+def test_overrides_hold_from_the_first_step_on(log: Path) -> None:
+    result = run("replay", log, "--from-step", 9, "-o", "scheduler.max_num_seqs=2")
+    assert result.exit_code == 1
+    assert "What -o changes holds from step 0 on: leave out -o, or --from-step" in result.output
+
+
 def test_overrides_change_the_recorded_configuration(log: Path) -> None:
     result = run(
         "replay", log, "-o", "scheduler.max_num_seqs=2", "--output", log.parent / "2/a.jsonl"
@@ -149,8 +212,16 @@ def test_a_last_line_that_is_cut_is_left_out(log: Path) -> None:
         ("hello\n", "is no decision log: its first line is no header of one"),
         ("", "is no decision log"),
         ('{"format":"batchwright-decisions","version":9}\n', "of version 9"),
-        ('{"format":"batchwright-decisions","version":1}\n{x\n{}\n', "line 2 is no JSON"),
-        ('{"format":"batchwright-decisions","version":1}\n', "lacks the configuration"),
+        ('{"format":"batchwright-decisions","version":1}\n', "its header says no block_size"),
+        (HEADER + "{x\n{}\n", "line 2 is no JSON"),
+        (HEADER, "lacks the configuration"),
+        (HEADER + "[1]\n", "line 2 does not go with those before it (AttributeError("),
+        (HEADER + '{"step":"x"}\n', "line 2 does not go with those before it (TypeError("),
+        (HEADER + '{"step":0,"time":NaN}\n', "ValueError('no time: nan'))"),
+        (HEADER + '{"step":0,"time":1e400}\n', "ValueError('no time: inf'))"),
+        (HEADER.replace("}", ',"config":[1]}'), "has as config is no configuration"),
+        (HEADER.replace("}", ',"config":{"scheduler":7}}'), "has as config is no configuration"),
+        (HEADER.replace("}", ',"config":{},"folder":7}'), "has as folder is no path"),
     ],
 )
 def test_what_is_no_log_is_refused(tmp_path: Path, text: str | None, said: str) -> None:
@@ -177,6 +248,7 @@ def configured_feature(lines: list[dict[str, Any]]) -> None:
 
 def lost_executor(lines: list[dict[str, Any]]) -> None:
     lines[2]["waits"] = {"0": "preempted (executor)"}
+    del lines[2]["carried"], lines[3:]
 
 
 @pytest.mark.parametrize(
@@ -212,7 +284,26 @@ def test_a_step_that_the_log_does_not_have_is_refused(log: Path) -> None:
 def test_the_log_is_not_written_over(log: Path) -> None:
     result = run("replay", log, "--output", log)
     assert result.exit_code == 1
-    assert "is what is replayed; give another --output" in result.output
+    assert "steps.jsonl is what is read; give another file" in result.output
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        ("steps.csv", "steps.csv is written twice; give another file"),
+        ("/dev/null", "--output /dev/null is no file"),
+    ],
+)
+def test_where_a_log_cannot_be_kept_it_is_not_written(log: Path, output: str, said: str) -> None:
+    result = run("replay", log, "--output", log.parent / output)
+    assert result.exit_code in (1, 2)
+    assert said in result.output
+
+
+def test_a_policy_whose_name_is_a_path_is_refused_by_name(log: Path) -> None:
+    result = run("replay", log, "--policy", "../x")
+    assert result.exit_code == 2
+    assert "there is no policy '../x'" in result.output
 
 
 def slower(lines: list[dict[str, Any]]) -> None:
@@ -236,6 +327,7 @@ def test_a_run_that_is_not_repeated_is_an_error(log: Path) -> None:
 
     def lie(lines: list[dict[str, Any]]) -> None:
         lines[2]["preempted"] = {"0": "0"}
+        del lines[2]["carried"], lines[3:]
 
     result = run("replay", changed(log, lie))
     assert result.exit_code == 1
@@ -245,10 +337,34 @@ def test_a_run_that_is_not_repeated_is_an_error(log: Path) -> None:
 def test_a_log_that_contradicts_itself_is_damaged(log: Path) -> None:
     def haunted(lines: list[dict[str, Any]]) -> None:
         lines[2]["admitted"] = {"ghost": 0}
+        lines[2]["carried"] += 1
 
     result = run("replay", changed(log, haunted))
     assert result.exit_code == 1
     assert "line 3 does not go with those before it (KeyError('ghost'))" in result.output
+
+
+def test_a_log_that_lacks_a_line_is_damaged(log: Path) -> None:
+    result = run("replay", changed(log, lambda lines: lines.__delitem__(1)))
+    assert result.exit_code == 1
+    assert "line 2 does not go with those before it (ValueError('0 requests are" in result.output
+
+
+def test_a_log_that_could_not_be_written_is_not_compared(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that is full: the observer is left out, and the rest of the run not recorded."""
+    write = DecisionLog._write
+
+    def full(self: Any, line: dict[str, Any]) -> None:
+        if line.get("step") == 7:
+            raise OSError(28, "No space left on device")
+        write(self, line)
+
+    monkeypatch.setattr(DecisionLog, "_write", full)
+    result = run("replay", log)
+    assert result.exit_code == 1
+    assert "steps-again.jsonl has 7 of 16 steps: an observer failed" in result.output
 
 
 def test_an_interrupted_replay_keeps_what_it_has(

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from batchwright.plugin_manager import PluginManager
 from batchwright_plugins.command.group import CommandGroup, main
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -278,6 +279,14 @@ def test_wrong_workload_is_said(folder: Path, workload: str, expected: str) -> N
     assert expected in result.output or "there is no workload" in result.output
 
 
+@pytest.mark.parametrize("option", ["--rate", "--scale-rate", "--until"])
+@pytest.mark.parametrize("value", ["nan", "inf", "0", "-1"])
+def test_numbers_that_are_none_are_refused(folder: Path, option: str, value: str) -> None:
+    result = simulate(folder, option, value, workload="poisson")
+    assert result.exit_code == 2
+    assert f"Invalid value for '{option}'" in result.output
+
+
 def test_no_workload_is_said(folder: Path) -> None:
     result = run("--config", str(folder / "run.toml"))
     assert result.exit_code == 2
@@ -335,3 +344,21 @@ def test_interrupt_keeps_what_is_finished(folder: Path) -> None:
     ends = [row["end"] for row in found.values()]
     assert set(ends) <= {"stop", "refused"}
     assert summary(folder)["finished_stop"] == ends.count("stop") > 0
+
+
+@pytest.mark.parametrize(
+    ("observer", "file"), [("request-table", "requests.csv"), ("decision-log", "steps.jsonl")]
+)
+def test_files_that_are_not_whole_are_said(
+    folder: Path, observer: str, file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that is full ends no run, but what it lacks is no result."""
+    cls = PluginManager.discover().find("observer", observer).cls
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(cls, "on_finish", full)
+    result = simulate(folder, "--steps", workload="poisson")
+    assert result.exit_code == 1
+    assert f"{file} is not whole: {observer!r} failed on the way" in result.output

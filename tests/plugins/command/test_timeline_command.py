@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import random
+import re
+import struct
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -116,13 +119,15 @@ def trace_of(log: Path) -> list[dict[str, Any]]:
     output = log.with_suffix(".trace.json")
     result = timeline(log, "--perfetto", output)
     assert result.exit_code == 0, result.output
-    events = json.loads(output.read_text("utf-8"))["traceEvents"]
+    text = output.read_text("utf-8")
+    assert not re.search(r'"ts":(?!\d+\.\d{1,3},)', text)  # nanoseconds
+    events = json.loads(text, parse_constant=pytest.fail)["traceEvents"]
     assert f"{len(events):,} events" in result.output
     return events
 
 
 def check(events: list[dict[str, Any]]) -> dict[tuple[int, int], int]:
-    """Slices match and do not nest, time does not run back, every track has a name.
+    """Slices match and do not nest, time does not run back, every track has a name of its own.
 
     Returns:
         Slices by track.
@@ -131,8 +136,10 @@ def check(events: list[dict[str, Any]]) -> dict[tuple[int, int], int]:
     open_slices: dict[tuple[int, int], str] = {}
     count: dict[tuple[int, int], int] = {}
     named = {"process_name": set(), "thread_name": set()}
+    process_of: dict[int, int] = {}
     for event in events:
         track = event["pid"], event["tid"]
+        assert process_of.setdefault(event["tid"], event["pid"]) == event["pid"]
         assert event["ts"] >= last
         last = event["ts"]
         match event["ph"]:
@@ -148,7 +155,8 @@ def check(events: list[dict[str, Any]]) -> dict[tuple[int, int], int]:
                 del open_slices[track]
                 count[track] = count.get(track, 0) + 1
             case "C":
-                assert list(event["args"]) == [event["name"]]
+                assert track in named["thread_name"]
+                assert all(type(count) is int and count >= 0 for count in event["args"].values())
             case "i":
                 assert event["s"] == "t"
             case other:
@@ -164,9 +172,12 @@ def test_trace_is_well_formed(log: Path) -> None:
     assert names == ["steps", "request A", "request B", "request C", "request E", "request D"]
     num_steps = sum('"step"' in line for line in log.read_text().splitlines())
     assert slices[1, 1] == num_steps
-    assert {e["name"] for e in events if e["ph"] == "C"} == {
-        "running", "waiting", "KV blocks", "tokens a step"
-    }  # fmt: skip
+    counters = {(e["name"], *e["args"]) for e in events if e["ph"] == "C"}
+    assert counters == {
+        ("requests", "running", "waiting"),
+        ("KV blocks", "used"),
+        ("step", "tokens"),
+    }
     ends = [e["name"] for e in events if e["ph"] == "i"]
     assert sorted(ends) == ["length (max_tokens)"] * 5
     reasons = [e["args"].get("reason") for e in events if e.get("name") == "preempted"]
@@ -310,22 +321,65 @@ def test_a_last_line_that_is_cut_is_left_out(log: Path) -> None:
     check(trace_of(log))
 
 
-def test_png_without_its_package_says_what_to_install(
+def test_png_without_its_package_names_the_extra(
     log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "cairosvg", None)
+    monkeypatch.setitem(sys.modules, "resvg_py", None)
     result = timeline(log, "--png", log.parent / "out.png")
     assert result.exit_code == 1
-    assert "pip install cairosvg" in result.output
+    assert "--png needs the package resvg-py" in result.output
+    assert "pip install 'batchwright[png]'" in result.output
+    assert not (log.parent / "out.png").exists()
 
 
-def test_png_is_rendered_from_the_drawing(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Renderer:
-        @staticmethod
-        def svg2png(*, bytestring: bytes, write_to: str, scale: int) -> None:
-            Path(write_to).write_bytes(bytestring[:4])
-
-    monkeypatch.setitem(sys.modules, "cairosvg", Renderer)
+def test_png_without_any_font_says_so(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the picture would have no words, and nobody would be told."""
+    resvg = pytest.importorskip("resvg_py")
+    no_fonts = partial(resvg.svg_to_bytes, skip_system_fonts=True)
+    monkeypatch.setattr(resvg, "svg_to_bytes", no_fonts)
     result = timeline(log, "--png", log.parent / "out.png")
+    assert result.exit_code == 1
+    assert "--png finds no font on this machine" in result.output
+
+
+def test_png_is_the_drawing_at_twice_its_size(log: Path) -> None:
+    pytest.importorskip("resvg_py")
+    result = timeline(log, "--png", log.parent / "out.png", "--svg", log.parent / "out.svg")
+    if "finds no font" in result.output:
+        pytest.skip("there is no font here")
     assert result.exit_code == 0, result.output
-    assert (log.parent / "out.png").read_bytes() == b"<svg"
+    header = (log.parent / "out.png").read_bytes()[:24]
+    assert header[:8] == b"\x89PNG\r\n\x1a\n"
+    drawing = (log.parent / "out.svg").read_text()
+    width, height = re.search(r'width="(\d+)" height="(\d+)"', drawing).groups()
+    assert struct.unpack(">II", header[16:]) == (2 * int(width), 2 * int(height))
+
+
+@pytest.mark.parametrize("option", ["--perfetto", "--svg", "--png"])
+def test_the_log_is_not_drawn_over(log: Path, option: str) -> None:
+    before = log.read_bytes()
+    (log.parent / "link").symlink_to(log)
+    for output in (log, log.parent / "link"):
+        result = timeline(log, option, output)
+        assert result.exit_code == 1
+        assert "is what is read; give another file" in result.output
+    assert log.read_bytes() == before
+
+
+def test_a_file_is_written_whole_or_not_at_all(log: Path) -> None:
+    """Damage in the middle of the log leaves what was there before."""
+    output = log.parent / "out.json"
+    output.write_text("old")
+    lines = log.read_text().splitlines(keepends=True)
+    log.write_text("".join([*lines[:5], "{\n", *lines[5:]]))
+    result = timeline(log, "--perfetto", output)
+    assert result.exit_code == 1
+    assert "line 6 is no JSON; the log is damaged" in result.output
+    assert output.read_text() == "old"
+    assert sorted(path.name for path in log.parent.iterdir()) == [log.name, "out.json"]
+
+
+def test_a_log_without_steps_has_nothing_to_draw(log: Path) -> None:
+    log.write_text(log.read_text().splitlines()[0] + "\n")
+    result = timeline(log, "--svg", log.parent / "out.svg")
+    assert "nothing happens in that window: the log has no step" in result.output

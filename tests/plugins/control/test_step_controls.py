@@ -145,6 +145,55 @@ def test_b40_decodes_are_served_in_every_step(under: Any) -> None:
                 assert granted["P0"] == min(600 - first, first)
 
 
+# -- prefill-first -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("max_steps", [1, 4, 9])
+def test_b40_decodes_wait_for_prompts_a_bounded_number_of_steps(under: Any, max_steps: int) -> None:
+    """Eight decodes, one p600 a step: each decodes in every ``max_steps + 1``-th step."""
+    bench = {"budget": 512, "usable": 20_000, "max_num_seqs": 512}
+    b = under("prefill-first", bench=bench, max_steps=max_steps)
+    for i in range(8):
+        b.add(f"D{i}", 8, 300)
+    b.steps(2)
+    for step in range(200):
+        b.add(f"P{step}", 600, 1)
+        granted = b.step()
+        decodes = [granted.get(f"D{i}", 0) for i in range(8)]
+        assert decodes == [int(step % (max_steps + 1) == max_steps)] * 8
+        assert sum(granted.values()) == 512
+        if step < 2:
+            assert granted["P0"] == (512, 88)[step]
+
+
+def test_decodes_do_not_wait_for_prompts_that_get_nothing(under: Any) -> None:
+    """P wants more blocks than D leaves: nobody waits for it, and no step is empty."""
+    b = under("prefill-first", bench={"usable": 6, "block_size": 4})
+    b.add("D", 8, 9)
+    b.step()
+    b.add("P", 20, 1)
+    assert b.steps(3) == [{"D": 1}] * 3
+
+
+def test_decodes_wait_for_nobody_who_is_not_there(under: Any) -> None:
+    b = under("prefill-first")
+    b.add("D", 8, 9)
+    assert b.steps(3) == [{"D": 8}, {"D": 1}, {"D": 1}]
+    b.add("P", 10, 2)
+    assert b.steps(3) == [{"P": 10}, {"D": 1, "P": 1}, {"D": 1}]
+
+
+def test_paused_requests_are_no_prompts_that_decodes_wait_for(under: Any) -> None:
+    """Whoever returns with all it had computed owes one token, and has it at once."""
+    b = under(
+        "prefill-first", bench={"policy": "srpt", "max_num_seqs": 1, "usable": 100}, max_steps=2
+    )
+    b.add("long", 8, 6)
+    b.steps(2)
+    b.add("short", 8, 2)
+    assert b.steps(4) == [{"short": 8}, {"short": 1}, {"long": 1}, {"long": 1}]
+
+
 # -- concurrent-prefills -----------------------------------------------------------------------
 
 
@@ -207,9 +256,10 @@ def test_some_prefill_goes_on_however_late_it_is(under: Any) -> None:
 @pytest.mark.parametrize(
     ("control", "option", "value", "expected"),
     [
-        ("delay", "factor", -1.0, "a number >= 0"),
+        ("delay", "factor", -1.0, "a number >= 0 and < inf"),
         ("decode-first", "fraction", 1.0, "a number >= 0 and < 1"),
         ("prefill-share", "share", 0.0, "a number > 0 and <= 1"),
+        ("prefill-first", "max_steps", 0, "a number >= 1"),
         ("concurrent-prefills", "requests", 0, "a number >= 1"),
         ("latency-target", "target", 0.0, "a number > 0 and < inf"),
         ("latency-target", "minimum", 0, "a number >= 1"),

@@ -207,3 +207,13 @@ def test_a_path_that_cannot_be_written_names_the_option(tmp_path):
 def test_what_is_no_log_is_refused(text, what):
     with pytest.raises(ValueError, match=what):
         list(follow(text.splitlines()))
+
+
+def test_names_that_no_file_can_hold_cost_no_line(tmp_path):
+    scheduler = make_scheduler(tmp_path / "log")
+    drive(scheduler, [make_request("A", 5, 2, client="\ud800"), make_request("B", 5, 2)])
+    scheduler.close()
+    lines = (tmp_path / "log").read_text("utf-8").splitlines()
+    assert json.loads(lines[1])["added"]["A"][3]["client"] == "?"
+    *_, trail = follow(lines)
+    assert trail.finished.keys() == {"A", "B"}

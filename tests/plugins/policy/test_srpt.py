@@ -93,3 +93,20 @@ def test_nobody_is_looked_at_while_those_that_wait_are_longer(policy_bench: Any)
         b.add(f"w{i}", 4, 40 + i)
         b.step()
     assert set(asked) <= {f"w{i}" for i in range(10)}
+
+
+def test_b39_who_has_waited_too_long_keeps_its_place_whatever_comes(policy_bench: Any) -> None:
+    """Two that are overdue are served as they came, before shorter ones of any age."""
+    b = policy_bench("srpt", {"max_wait": 5.0, "pausing": False}, max_num_seqs=1)
+    b.add("running", 4, 10)
+    b.run(1, seconds=1.0)
+    b.add("long", 4, 90)
+    b.add("longer", 4, 99)
+    b.run(7, seconds=1.0)
+    b.add("short", 4, 3)
+    b.add("shorter", 4, 2)
+    queue = b.scheduler.components.policy.queue
+    for _ in range(2):  # and sorting anew changes nothing
+        assert [r.request_id for r in queue] == ["long", "longer", "shorter", "short"]
+        for request in list(queue):
+            queue.rekey(request)

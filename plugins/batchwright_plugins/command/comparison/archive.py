@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from batchwright.exceptions import ConfigError
 from batchwright.plugin_manager import PluginManager
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from batchwright_plugins.command.comparison.cell import Cell
 
 __all__ = ["Archive", "keep"]
+
+_BEGIN: Final = b'{"policy": '
+_END: Final = b"}\n"
+_DAMAGED: Final = "its file is damaged"
 
 
 class Archive:
@@ -47,14 +51,18 @@ class Archive:
 
     def missing(self, cells: Iterable[Cell]) -> list[tuple[Cell, Path]]:
         """The cells that are not done, with their files."""
-        return [(cell, path) for cell in cells if not (path := self.path(cell)).exists()]
+        return [(cell, path) for cell in cells if not _is_whole(path := self.path(cell))]
 
     def read(self, cell: Cell) -> dict[str, Any] | None:
-        """What came of a cell; None if it is not done."""
+        """What came of a cell; None if it is not done. A file that is damaged is a fault."""
         path = self.path(cell)
-        if not path.exists():
+        if not _is_whole(path):
             return None
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        try:
+            found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            message = f"{path} ({error}); remove it, and the cell is run again"
+            return {**cell.coordinates(), "fault": {"kind": _DAMAGED, "message": message}}
         return found
 
     def _plugins(self, cell: Cell) -> PluginManager:
@@ -69,5 +77,21 @@ class Archive:
 def keep(path: Path, record: dict[str, Any]) -> None:
     """Write what came of a cell, all or nothing."""
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    part.write_text(json.dumps(record, ensure_ascii=False) + "\n", encoding="utf-8")
-    part.replace(path)
+    try:
+        # What no file can hold stands in messages of others only: half a character.
+        text = f"{json.dumps(record, ensure_ascii=False)}\n"
+        part.write_bytes(text.encode(errors="replace"))
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a file begins and ends as one that was written to its end."""
+    try:
+        with path.open("rb") as file:
+            begin = file.read(len(_BEGIN))
+            file.seek(-len(_END), os.SEEK_END)
+            return begin == _BEGIN and file.read() == _END
+    except OSError:
+        return False

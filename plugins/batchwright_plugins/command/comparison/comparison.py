@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 import sys
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["Comparison"]
 
 FAILED: Final = 3
-_DIED: Final = "its process died"
 
 
 class Comparison:
@@ -49,6 +49,7 @@ class Comparison:
         starved_after: Seconds for which a request may be passed over.
         check: Whether every invariant is checked at every step.
         jobs: Processes; None: one a processor.
+        cell_timeout: Seconds that a cell may take; None: no bound.
         output: Folder for everything.
 
     Raises:
@@ -66,6 +67,7 @@ class Comparison:
         starved_after: float,
         check: bool,
         jobs: int | None,
+        cell_timeout: float | None,
         output: Path,
         **grid: Any,
     ) -> None:
@@ -73,6 +75,7 @@ class Comparison:
         self._rank_by = _ranking(rank_by, bool(self._targets))
         self._starved_after = starved_after
         self._jobs = jobs or os.cpu_count() or 1
+        self._cell_timeout = math.inf if cell_timeout is None else cell_timeout
         self._output = output
         self.grid = plan_grid(config, overrides, checked=check, **grid)
 
@@ -87,9 +90,9 @@ class Comparison:
         notices = Console(stderr=True, highlight=False)
         archive = Archive(self._output / "cells")
         missing = archive.missing(self.grid.cells)
-        dead: dict[Cell, str] = {}
-        signal = self._run_missing(missing, dead, notices)
-        outcomes = list(self._outcomes(archive, dead))
+        lost: dict[Cell, dict[str, str]] = {}
+        signal = self._run_missing(missing, lost, notices)
+        outcomes = list(self._outcomes(archive, lost))
         summary = summarize(self.grid, outcomes, self._rank_by)
         self._report(outcomes, summary)
         if signal:
@@ -97,27 +100,28 @@ class Comparison:
         return FAILED if any(outcome.fault for outcome in outcomes) else 0
 
     def _run_missing(
-        self, missing: Sequence[tuple[Cell, Path]], dead: dict[Cell, str], notices: Console
+        self,
+        missing: Sequence[tuple[Cell, Path]],
+        lost: dict[Cell, dict[str, str]],
+        notices: Console,
     ) -> int:
         """Run cells; the signal that ended it, or 0."""
         num_cells = len(self.grid.cells)
         progress = Progress(notices, num_cells, num_cells - len(missing))
-        cells = run_cells(missing, self._jobs, progress)
+        cells = run_cells(missing, self._jobs, progress, self._cell_timeout)
         try:
             with progress, catching(_interrupt), closing(cells):
-                dead.update(cells)
+                lost.update(cells)
         except _Interrupted as interrupted:
             return interrupted.number
         return 0
 
-    def _outcomes(self, archive: Archive, dead: dict[Cell, str]) -> Iterator[Outcome]:
-        """What came of the cells that are done, and of those whose process died."""
+    def _outcomes(self, archive: Archive, lost: dict[Cell, dict[str, str]]) -> Iterator[Outcome]:
+        """What came of the cells that are done, and of those that were lost."""
         for cell in self.grid.cells:
             record = archive.read(cell)
-            if cell in dead:
-                record = {
-                    **cell.coordinates(), "fault": {"kind": _DIED, "message": dead[cell]}
-                }  # fmt: skip
+            if cell in lost:
+                record = {**cell.coordinates(), "fault": lost[cell]}
             if record is not None:
                 yield measure(record, self._targets, self._starved_after)
 

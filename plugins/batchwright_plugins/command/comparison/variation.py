@@ -47,9 +47,13 @@ def read_variations(texts: Sequence[str]) -> list[Variation]:
     A comma within quotes, brackets or braces belongs to the value.
 
     Raises:
-        ConfigError: One has another form, says a value twice, or varies what another
-            option of the command does.
+        ConfigError: One has another form, says a value twice, or varies what another one
+            or another option of the command does.
     """
+    keys = [text.partition("=")[0].strip() for text in texts]
+    for index, key in enumerate(keys):
+        if key in keys[:index]:
+            raise ConfigError("is varied twice", path=key, source=f"{_OPTION} {texts[index]}")
     return [Variation(tuple(found)) for found in product(*map(_axis, texts))]
 
 
