@@ -100,9 +100,7 @@ def test_predicted_outputs_count_as_tokens(policy_bench: Any) -> None:
 
 
 def test_options_are_checked(policy_bench: Any) -> None:
-    with pytest.raises(
-        ConfigError, match=r"policy.sjf.aging: expected a number >= 0 and < i"
-    ):
+    with pytest.raises(ConfigError, match=r"policy.sjf.aging: expected a number >= 0 and < i"):
         policy_bench("sjf", {"aging": -1.0})
     with pytest.raises(ConfigError, match=r"policy.sjf.size: expected one of 'prompt', 'uncached'"):
         policy_bench("sjf", {"size": "tokens"})
