@@ -58,6 +58,10 @@ def write_tokens(
         value_step: Like key_step.
     """
     num_heads, size = cache.shape[0] // 2, cache.shape[2]
+    flat = cache.reshape(-1)
+    for slot in slots:  # each head's row is far from the others: wait for all at once
+        for half in range(2 * num_heads):
+            fetch_rows(flat, (half * cache.shape[1] + slot) * size, 1, size)
     for token in range(slots.shape[0]):
         slot = slots[token]
         if slot % block_size == 0:

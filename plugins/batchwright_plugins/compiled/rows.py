@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba import types
+from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
@@ -184,31 +184,31 @@ def add_weighted_rows(
     return types.void(*arguments), generate
 
 
-@intrinsic(prefer_literal=True)
-def fetch_rows(_context: Any, rows: Any, start: Any, count: Any, size: Any) -> Any:
-    """Ask for rows that will soon be read, so that they are in the CPU's cache by then.
-
-    Args:
-        rows: Flat float32, or uint16 for bfloat16.
-        start: Where the first one begins.
-        count: Rows there, one behind the other.
-        size: Elements a row; a constant.
-    """
-    width = size.literal_value
-    line = _LINE_BYTES // (rows.dtype.bitwidth // 8)
+@intrinsic
+def _fetch(_context: Any, array: Any, place: Any) -> Any:
+    """Ask for the line of memory that an element lies in."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        code = _Code(context, builder, signature, arguments, width)
-        _, start, count, _ = arguments
+        pointer = _Code(context, builder, signature, arguments, 1).element(0, arguments[1])
         byte = ir.IntType(8).as_pointer()
         kind = ir.FunctionType(ir.VoidType(), [byte, _WORD, _WORD, _WORD])
         fetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
         to_read, nearest, data = (ir.Constant(_WORD, value) for value in (0, 3, 1))
-        with cgutils.for_range(builder, count, intp=count.type) as loop:
-            row = code.plus(start, loop.index, width)
-            for place in range(0, width, line):
-                pointer = code.element(0, code.plus(row, place, 1))
-                builder.call(fetch, [builder.bitcast(pointer, byte), to_read, nearest, data])
+        builder.call(fetch, [builder.bitcast(pointer, byte), to_read, nearest, data])
         return context.get_dummy_value()
 
-    return types.void(rows, types.intp, types.intp, size), generate
+    return types.void(array, types.intp), generate
+
+
+@njit(inline="always")
+def fetch_rows(rows: Any, start: Any, count: Any, size: Any) -> None:
+    """Ask for rows that will soon be read or written, to have them in the CPU's cache by then.
+
+    Args:
+        rows: Flat.
+        start: Where the first one begins.
+        count: Rows there, one behind the other.
+        size: Elements a row.
+    """
+    for place in range(start, start + count * size, _LINE_BYTES // rows.itemsize):
+        _fetch(rows, place)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import torch
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Sample", "sample"]
 
-_SECTION = 64  # tokens that are compared before their best ones are
+_SECTIONS = 64, 512  # least and most tokens that are compared before their best ones are
 
 
 @define
@@ -74,13 +75,15 @@ def _likeliest(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     section is found first, then the place in it.
     """
     num_rows, vocab_size = logits.shape
-    if vocab_size % _SECTION or logits.device.type != "cpu":
+    least, most = _SECTIONS
+    size = math.gcd(vocab_size, most)
+    if size < least or logits.device.type != "cpu":
         return logits.max(-1)
-    sections = logits.view(num_rows, -1, _SECTION)
+    sections = logits.view(num_rows, -1, size)
     section = sections.amax(-1).max(-1).indices
     inside = sections[torch.arange(num_rows), section]
     best, place = inside.max(-1)
-    return best, section * _SECTION + place
+    return best, section * size + place
 
 
 def _failed(best: torch.Tensor) -> frozenset[int]:
