@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["NumbaPagedAttention"]
 
 _LEAST_WORK = 3 << 19  # of a part; waking a thread takes as long as half as much
+_MOST_ALONE = 1 << 22  # work that takes a thread as long as torch takes for a few tokens
 _KEY_WORK = 2  # reading a key and its value takes as long as so many query heads with them
 _ONE_AT_A_TIME = Lock()  # numba's simplest threads bear no two callers
 
@@ -95,25 +96,50 @@ class NumbaPagedAttention:
             window: StepLayout(batch, self._cache, self._dtype, window)
             for window in dict.fromkeys(self._spec.sliding_windows)
         }
-        self._spans = {window: prefill_spans(layout) for window, layout in layouts.items()}
-        self._decodes = {window: self._divide(layout) for window, layout in layouts.items()}
+        alone = self._alone(layouts[self._spec.sliding_windows[0]])
+        others = np.flatnonzero(~alone)
+        self._spans = {window: prefill_spans(layout, others) for window, layout in layouts.items()}
+        self._decodes = {
+            window: self._divide(layout, np.flatnonzero(alone))
+            for window, layout in layouts.items()
+        }
         rows = [span.rows for spans in self._spans.values() for span in spans]
         numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))
         self._cache.reserve(max((len(some) for some in rows if some is not None), default=0))
 
-    def _divide(self, layout: StepLayout) -> _Decodes | None:
-        decodes = np.flatnonzero(layout.counts == 1)
-        if not len(decodes):
+    def _alone(self, layout: StepLayout) -> NDArray[np.bool_]:
+        """Requests whose tokens are attended to each by itself.
+
+        Decodes are, and few tokens behind a cached beginning: gathering that, and calling
+        torch, would take longer.
+        """
+        num_keys = layout.counts * layout.lens
+        is_short = self._work(num_keys) <= _MOST_ALONE * torch.get_num_threads()
+        return (layout.counts == 1) | ((layout.lens > layout.counts) & is_short)
+
+    def _work(self, num_keys: Numbers) -> Numbers:
+        """What as many keys, each of all heads, take."""
+        spec = self._spec
+        return num_keys * (spec.num_kv_heads * (self._group_size + _KEY_WORK) * spec.head_size)
+
+    def _divide(self, layout: StepLayout, alone: Numbers) -> _Decodes | None:
+        if not len(alone):
             return None
-        lens = layout.lens[decodes]
-        begins = np.zeros_like(lens)
+        counts = layout.counts[alone]
+        requests = np.repeat(alone, counts)
+        inside = np.arange(len(requests)) - np.repeat(counts.cumsum() - counts, counts)
+        ends = np.repeat(layout.lens[alone] - counts + 1, counts) + inside
+        begins = np.zeros_like(ends)
         if layout.window is not None:
-            begins = np.maximum(lens - layout.window, 0)
-        num_keys = int((lens - begins).sum()) * self._spec.num_kv_heads
-        work = num_keys * (self._group_size + _KEY_WORK) * self._spec.head_size
-        num_parts = max(1, min(torch.get_num_threads(), work // _LEAST_WORK))
+            begins = np.maximum(ends - layout.window, 0)
+        work = int(self._work((ends - begins).sum()))
         segments = DecodeSegments.divide(
-            decodes, layout.starts[decodes], begins, lens, self._spec.num_kv_heads, num_parts
+            requests,
+            layout.starts[requests] + inside,
+            begins,
+            ends,
+            self._spec.num_kv_heads,
+            max(1, min(torch.get_num_threads(), work // _LEAST_WORK)),
         )
         return _Decodes.reserve(segments, self._group_size, self._spec.head_size)
 

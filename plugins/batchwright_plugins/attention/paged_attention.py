@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from attrs import frozen
 
@@ -77,7 +78,7 @@ class PagedAttention:
 
     def _lay_out(self, layout: StepLayout) -> _Work:
         groups = decode_groups(layout, self._keeper, self._chunk_tokens)
-        return _Work(groups, prefill_spans(layout))
+        return _Work(groups, prefill_spans(layout, np.flatnonzero(layout.counts > 1)))
 
     def forward(
         self,

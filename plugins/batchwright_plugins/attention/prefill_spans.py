@@ -10,7 +10,7 @@ import torch
 from attrs import frozen
 
 if TYPE_CHECKING:
-    from .step_layout import StepLayout
+    from .step_layout import Requests, StepLayout
 
 __all__ = ["PrefillSpan", "prefill_spans"]
 
@@ -38,10 +38,9 @@ class PrefillSpan:
     bias: torch.Tensor | None = None
 
 
-def prefill_spans(layout: StepLayout) -> list[PrefillSpan]:
-    """The spans of requests with several tokens."""
-    requests = np.flatnonzero(layout.counts > 1).tolist()
-    return list(_Spans(layout).make(requests))
+def prefill_spans(layout: StepLayout, requests: Requests) -> list[PrefillSpan]:
+    """The spans of some requests with several tokens, in the order of the batch."""
+    return list(_Spans(layout).make(requests.tolist()))
 
 
 class _Spans:

@@ -2,7 +2,8 @@
 
 On a CPU each of these is a pass over a few thousand numbers, which several of torch's
 operations, and waking threads for them, take several times as long as. Where numba is
-installed, one compiled function does it; without it, and for many tokens at once, torch.
+installed, one compiled function does it; without it, and for many tokens where many
+threads compute, torch.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from torch.nn.functional import rms_norm, silu
 
 __all__ = ["gate", "normalise", "rotate"]
 
-_MOST_ELEMENTS = 1 << 18  # from there on torch's threads are faster than one
+_MOST_ELEMENTS = 1 << 18  # from there on several of torch's threads are faster than one
+_FEW_THREADS = 2  # which never are
 
 
 def normalise(x: torch.Tensor, gain: torch.Tensor, eps: float) -> torch.Tensor:
@@ -89,7 +91,9 @@ def gate(gate_up: torch.Tensor, activation: Callable[[torch.Tensor], torch.Tenso
 
 def _kernels(x: torch.Tensor) -> Any:
     """The compiled functions, if they are there and serve this tensor; else None."""
-    if x.device.type != "cpu" or x.dtype == torch.float16 or x.numel() > _MOST_ELEMENTS:
+    if x.device.type != "cpu" or x.dtype == torch.float16:
+        return None
+    if x.numel() > _MOST_ELEMENTS and torch.get_num_threads() > _FEW_THREADS:
         return None
     return _compiled()
 
