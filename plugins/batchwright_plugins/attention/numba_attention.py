@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from batchwright.messages import BlockCopy
     from batchwright.protocols.attention import AttentionBatch, AttentionSpec
 
+    Numbers = NDArray[np.int64]
+
 
 __all__ = ["NumbaPagedAttention"]
 
@@ -115,7 +117,8 @@ class NumbaPagedAttention:
         """
         num_keys = layout.counts * layout.lens
         is_short = self._work(num_keys) <= _MOST_ALONE * torch.get_num_threads()
-        return (layout.counts == 1) | ((layout.lens > layout.counts) & is_short)
+        alone: NDArray[np.bool_] = (layout.counts == 1) | ((layout.lens > layout.counts) & is_short)
+        return alone
 
     def _work(self, num_keys: Numbers) -> Numbers:
         """What as many keys, each of all heads, take."""

@@ -53,12 +53,13 @@ cases = st.builds(
 
 
 @settings(max_examples=120, deadline=None)
-@given(cases, st.integers(1, 5))
-def test_forward_equals_dense_attention(case: Case, num_threads: int) -> None:
-    """Decodes, prefills, chunks, all mixed, divided into any number of parts."""
+@given(cases, st.integers(1, 5), st.sampled_from([0, 10_000, 1 << 22]))
+def test_forward_equals_dense_attention(case: Case, num_threads: int, most_alone: int) -> None:
+    """Decodes, prefills, chunks, all mixed, in any number of parts; few tokens alone or not."""
     before = torch.get_num_threads()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(numba_attention, "_LEAST_WORK", 1)
+        patch.setattr(numba_attention, "_MOST_ALONE", most_alone)
         torch.set_num_threads(num_threads)
         try:
             check(case)
