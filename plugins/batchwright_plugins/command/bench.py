@@ -37,9 +37,7 @@ class BenchCommand(Command):
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 @override_option
-def _bench(
-    file: Path, prompts: Path | None, as_json: bool, overrides: tuple[str, ...]
-) -> None:
+def _bench(file: Path, prompts: Path | None, as_json: bool, overrides: tuple[str, ...]) -> None:
     """Answer a file of prompts twice: to warm up, then measured.
 
     The prefix cache is used within a run; nothing that the first one cached is found by
@@ -91,9 +89,7 @@ def _rows(figures: dict[str, Any]) -> list[tuple[str, str]]:
     ]
     if "products_seconds" in limits:
         products = limits["products_seconds"]
-        rows.append(
-            ("matrix products alone", f"{products * 1e3:.2f} ms for {limits['rows']} rows")
-        )
+        rows.append(("matrix products alone", f"{products * 1e3:.2f} ms for {limits['rows']} rows"))
     if "memory_bytes_per_second" in limits:
         rows.append(("memory bandwidth", f"{limits['memory_bytes_per_second'] / 1e9:.1f} GB/s"))
     return rows
