@@ -345,6 +345,17 @@ def test_an_estimator_that_does_not_fit_is_not_believed(log: Path) -> None:
     assert result.exit_code == 0, result.output
 
 
+def test_an_estimator_that_was_fitted_as_advised_is_believed(log: Path) -> None:
+    """What ``calibrate`` writes beside the run's TOML file is found from there."""
+    changed(log, slower)
+    fitted = run("calibrate", log.parent.parent / "run.toml", "--log", log)
+    assert fitted.exit_code == 0, fitted.output
+    estimator = ("-o", "simulation.estimator=measured")
+    result = run("replay", log, "--policy", "priority", *estimator)
+    assert result.exit_code == 0, result.output
+    assert "then estimator 'measured', off by" in " ".join(result.output.split())
+
+
 def test_a_run_that_is_not_repeated_is_an_error(log: Path) -> None:
     """A log that claims what its configuration would not have decided."""
 
