@@ -11,6 +11,7 @@ from batchwright import RequestView, VirtualClock
 from batchwright.assembly import scheduler_from_config
 from batchwright.ledger import Account
 from batchwright.protocols import Observer
+from batchwright.step_record import StepRecord
 from batchwright.step_view import StepView
 from batchwright.testing import make_plugin
 
@@ -52,6 +53,7 @@ def names_in_table(heading: str) -> set[str]:
         ("What `ctx` offers", names_of_context()),
         ("What a view shows", public(set(dir(StepView)))),
         ("What an account was served", public(set(dir(Account)))),
+        ("What a record has", public(set(dir(StepRecord)))),
     ],
 )
 def test_table_names_what_there_is(heading: str, names: set[str]) -> None:
