@@ -63,7 +63,8 @@ def _load_file(name: str, path: Path) -> object:
     """Import a file under a name of its own, so that equal stems do not collide."""
     if not path.is_file() or path.suffix != ".py":
         found = "is not a Python file" if path.exists() else "does not exist"
-        raise PluginError(f"{path} {found}; plugins.load expects the path of a .py file")
+        expected = "expected a .py file (in plugins.load: relative to the folder of the TOML file)"
+        raise PluginError(f"{path} {found}; {expected}")
     spec = spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise PluginError(f"{path} cannot be imported")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _HELP = """
 run the conformance suite of each component of a plugin: of a single file, ./my_policy.py or
 LABEL=./my_policy.py, or of the installed components of a name, NAME or KIND.NAME; may be
-repeated
+repeated. Other tests run only where their paths are given, too
 """
 
 
@@ -34,6 +34,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="[LABEL=]FILE|NAME",
         help=" ".join(_HELP.split()),
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Leave out the tests of this folder, or of ``testpaths``, which nobody asked for."""
+    if config.getoption("--batchwright") and config.args_source is not config.ArgsSource.ARGS:
+        config.args = []
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -67,15 +67,20 @@ def test_failure_names_the_promise(tmp_path: Path) -> None:
     assert "1 failed" in done.stdout
 
 
-def test_tests_beside_it_run_too_and_can_be_deselected(tmp_path: Path) -> None:
+def test_tests_beside_it_run_only_if_they_are_named(tmp_path: Path) -> None:
+    """Neither those of the folder nor those of ``testpaths`` run by themselves."""
     (tmp_path / "my_policy.py").write_text(GOOD)
     (tmp_path / "test_beside.py").write_text("def test_beside(): pass\n")
+    chosen = ["--batchwright", "my_policy.py", "-k", "beside or docstring"]
 
-    both = run_pytest("--batchwright", "my_policy.py", "-k", "beside or docstring", cwd=tmp_path)
-    one = run_pytest("--batchwright", "my_policy.py", "-k", "docstring", cwd=tmp_path)
+    alone = run_pytest(*chosen, cwd=tmp_path)
+    both = run_pytest(*chosen, "test_beside.py", cwd=tmp_path)
+    (tmp_path / "pytest.ini").write_text("[pytest]\ntestpaths = test_beside.py\n")
+    still_alone = run_pytest(*chosen, cwd=tmp_path)
 
+    assert "1 passed" in alone.stdout
     assert "2 passed" in both.stdout
-    assert "1 passed" in one.stdout
+    assert "1 passed" in still_alone.stdout
 
 
 def test_installed_component_is_tested_by_name(tmp_path: Path) -> None:

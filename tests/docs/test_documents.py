@@ -41,6 +41,8 @@ DOCUMENTS = [
 ]
 FENCE = re.compile(r"^```(.*?)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
+ANCHOR = re.compile(r"\]\(([^)#:]*)#([^)]+)\)")
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 KINDS = {"python", "toml", "console", "sh", "text"}
 
 
@@ -229,6 +231,19 @@ def test_links_lead_somewhere(document: Path) -> None:
     links = LINK.findall(document.read_text(encoding="utf-8"))
     broken = [link for link in links if "://" not in link and not (document.parent / link).exists()]
     assert broken == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_anchors_lead_to_a_heading(document: Path) -> None:
+    links = ANCHOR.findall(document.read_text(encoding="utf-8"))
+    pages = [(document.parent / path if path else document, anchor) for path, anchor in links]
+    assert [f"{page}#{anchor}" for page, anchor in pages if anchor not in anchors(page)] == []
+
+
+def anchors(document: Path) -> set[str]:
+    """What GitHub makes of the headings of a page."""
+    headings = HEADING.findall(FENCE.sub("", document.read_text(encoding="utf-8")))
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_every_page_is_listed_in_the_index() -> None:

@@ -32,12 +32,12 @@ class BenchCommand(Command):
 @click.option(
     "--prompts",
     type=click.Path(path_type=Path),
-    required=True,
-    help="File of prompts, as for `batchwright run`; '-' reads standard input.",
+    help="File of prompts, as for `batchwright run`; '-' reads standard input. "
+    "Default: run.prompts.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 @override_option
-def _bench(file: Path, prompts: Path, as_json: bool, overrides: tuple[str, ...]) -> None:
+def _bench(file: Path, prompts: Path | None, as_json: bool, overrides: tuple[str, ...]) -> None:
     """Answer a file of prompts twice: to warm up, then measured.
 
     The prefix cache is used within a run; nothing that the first one cached is found by
@@ -50,17 +50,19 @@ def _bench(file: Path, prompts: Path, as_json: bool, overrides: tuple[str, ...])
     if as_json:
         click.echo(json.dumps(figures))
         return
-    for name, value in _lines(figures):
-        click.echo(f"{name:<23}{value}")
+    rows = _rows(figures)
+    width = max(len(name) for name, _ in rows) + 2
+    for name, value in rows:
+        click.echo(f"{name:<{width}}{value}")
 
 
-def _measure(config: Config, source: Path) -> dict[str, Any]:
+def _measure(config: Config, given: Path | None) -> dict[str, Any]:
     from batchwright.assembly import Assembly
     from batchwright_plugins.command.measurement import measure
-    from batchwright_plugins.command.prompt_file import read_prompts
+    from batchwright_plugins.command.prompt_file import prompts_of, read_prompts
     from batchwright_plugins.command.report import start_lines
 
-    lines = read_prompts(source, config.sampling)
+    lines = read_prompts(prompts_of(config, given), config.sampling)
     engine = Assembly(config).engine()
     try:
         for text in start_lines(engine, len(lines)):
@@ -70,9 +72,9 @@ def _measure(config: Config, source: Path) -> dict[str, Any]:
         engine.close()
 
 
-def _lines(figures: dict[str, Any]) -> list[tuple[str, str]]:
+def _rows(figures: dict[str, Any]) -> list[tuple[str, str]]:
     limits = figures["limits"]
-    lines = [
+    rows = [
         ("requests", f"{figures['requests'] - figures['failed']} of {figures['requests']}"),
         ("time", f"{figures['seconds']:.2f} s in {figures['steps']} steps"),
         ("CPU time", f"{figures['cpu_seconds']:.2f} s, all threads together"),
@@ -81,16 +83,16 @@ def _lines(figures: dict[str, Any]) -> list[tuple[str, str]]:
         ("time to first token", _percentiles(figures["ttft"])),
         ("time per output token", _percentiles(figures["tpot"])),
         *(
-            (f"share of {name.replace('_', ' ')}"[:22], f"{share:.2%}")
+            (f"share of {name.replace('_', ' ')}", f"{share:.2%}")
             for name, share in figures["shares"].items()
         ),
     ]
     if "products_seconds" in limits:
-        rows, products = limits["rows"], limits["products_seconds"]
-        lines.append(("matrix products alone", f"{products * 1e3:.2f} ms for {rows} rows"))
+        products = limits["products_seconds"]
+        rows.append(("matrix products alone", f"{products * 1e3:.2f} ms for {limits['rows']} rows"))
     if "memory_bytes_per_second" in limits:
-        lines.append(("memory bandwidth", f"{limits['memory_bytes_per_second'] / 1e9:.1f} GB/s"))
-    return lines
+        rows.append(("memory bandwidth", f"{limits['memory_bytes_per_second'] / 1e9:.1f} GB/s"))
+    return rows
 
 
 def _percentiles(values: dict[str, float | None]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ import click
 from batchwright import Command
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 __all__ = ["ExplainCommand"]
 
@@ -59,12 +60,17 @@ def _story(path: Path, request_id: str) -> Iterator[str]:
         story.read(trail)
         ids |= dict.fromkeys(trail.added)
     if not story.is_known:
-        hint = did_you_mean(request_id, ids)
+        hint = did_you_mean(request_id, ids) or _some(ids)
         raise click.ClickException(
             f"{path}: there is no request {request_id!r} among its {len(ids)}.{hint}"
         )
     yield f"request {request_id!r}"
     yield from story.lines()
+
+
+def _some(ids: Iterable[str]) -> str:
+    first = ", ".join(repr(request_id) for request_id in islice(ids, 3))
+    return f" The first of them: {first}" if first else ""
 
 
 def _waiting(path: Path) -> Iterator[str]:

@@ -5,19 +5,36 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from batchwright.exceptions import ConfigError
 from batchwright.sampling_params import SamplingParams
 from batchwright_plugins.command.prompt_line import LineError, PromptLine, parse_json_line
 
-__all__ = ["STDIN", "read_prompts"]
+if TYPE_CHECKING:
+    from batchwright.config import Config
+
+__all__ = ["STDIN", "prompts_of", "read_prompts"]
 
 STDIN: Final = "-"
 """The name that stands for standard input."""
 
 _JSON_SUFFIXES: Final = (".jsonl", ".ndjson")
 _MAX_SHOWN: Final = 10
+
+
+def prompts_of(config: Config, given: Path | None) -> Path:
+    """The file that ``--prompts`` names, or else ``run.prompts``.
+
+    Raises:
+        ConfigError: There is neither.
+    """
+    if given is not None:
+        return given
+    if config.run.prompts is None:
+        problem = "a run needs prompts; name a file here or with --prompts"
+        raise ConfigError(problem, path="run.prompts", source=config.source)
+    return config.resolve(config.run.prompts)
 
 
 def read_prompts(path: Path, sampling: SamplingParams) -> list[PromptLine]:

@@ -28,8 +28,8 @@ class ReplayCommand(Command):
 @click.argument("path", metavar="LOG", type=click.Path(path_type=Path))
 @click.option(
     "--policy",
-    metavar="NAME[=FILE]",
-    help="Who decides; NAME=FILE takes it from a file. Default: the recorded one.",
+    metavar="[LABEL=]POLICY",
+    help="Who decides: NAME, FILE.py or FILE.py:NAME. Default: the recorded one.",
 )
 @click.option(
     "--from-step",
@@ -77,13 +77,14 @@ def _replay(
     from batchwright_plugins.command.replay_report import Changes, print_replay
     from batchwright_plugins.command.replayed_run import ReplayedRun
 
-    name = re.sub(r"[^\w.-]", "-", (policy or "again").partition("=")[0])
+    label, chosen = _read_policy(policy)
+    name = re.sub(r"[^\w.-]", "-", label)
     log = output or path.with_name(f"{path.stem}-{name}{path.suffix}")
     keep_apart(path, log, log.with_suffix(".csv"))
     if log.exists() and not log.is_file():
         raise click.UsageError(f"--output {log} is no file, and is to be read back")
     run = ReplayedRun(
-        path, policy, from_step=from_step, overrides=overrides, log=log, trusts=trust_estimator
+        path, chosen, from_step=from_step, overrides=overrides, log=log, trusts=trust_estimator
     )
     run.run()
     changes = Changes(run.recording, run.written())
@@ -95,3 +96,24 @@ def _replay(
     click.echo(f"{log} and {log.with_suffix('.csv').name}, in {run.seconds:.1f} s", err=True)
     if run.drive.signal is not None:
         raise SystemExit(128 + run.drive.signal)
+
+
+def _read_policy(text: str | None) -> tuple[str, str | None]:
+    """What the replay is called, and who decides in it; see ``ReplayedRun``.
+
+    A name may be that of a policy which the recorded configuration loads, and is looked up
+    later; a file is read here.
+
+    Raises:
+        ConfigError: The text has another form, or the file has not the one policy.
+        PluginError: The file is broken.
+    """
+    from batchwright_plugins.command.comparison.policy_choice import choose_policies
+
+    if text is None:
+        return "again", None
+    label, _, what = text.rpartition("=")
+    if ".py" not in what:
+        return label or what, what
+    (choice,) = choose_policies([text])
+    return choice.label, f"{choice.name}={choice.path}"

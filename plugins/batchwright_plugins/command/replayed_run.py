@@ -172,9 +172,9 @@ class ReplayedRun:
         raise click.ClickException(
             f"steps that differ from the recorded ones need an estimator, and "
             f"{self.estimator.name!r} is off by {error:.0%} (median) on the recorded ones. Fit "
-            f"one: batchwright calibrate CONFIG --log {self.recording.path}, then -o "
-            "simulation.estimator=measured -o estimator.measured.path=FILE; or "
-            "--trust-estimator takes it as it is"
+            f"one: `batchwright calibrate CONFIG --log {self.recording.path}` writes measured.toml "
+            "beside CONFIG, and -o simulation.estimator=measured takes it from there; or "
+            "--trust-estimator takes this one as it is"
         )
 
     def _check_repeated(self) -> None:

@@ -57,10 +57,11 @@ def _run(file: Path, prompts: Path | None, output: Path | None, overrides: tuple
     The exit code is 130 after Ctrl-C, 1 if no prompt was answered.
     """
     from batchwright.config import load_config
+    from batchwright_plugins.command.prompt_file import prompts_of
 
     config = load_config(file, overrides)
     try:
-        batch = _answer(config, _prompts(config, prompts), _output(config, output))
+        batch = _answer(config, prompts_of(config, prompts), _output(config, output))
     except KeyboardInterrupt:
         click.echo("Interrupted.", err=True)
         raise SystemExit(128 + signal.SIGINT) from None
@@ -68,18 +69,6 @@ def _run(file: Path, prompts: Path | None, output: Path | None, overrides: tuple
         raise SystemExit(128 + batch.stopped_by)
     if batch.num_failed == len(batch.prompts):
         raise click.ClickException(f"no prompt was answered: {batch.first_detail}")
-
-
-def _prompts(config: Config, given: Path | None) -> Path:
-    from batchwright.config import Problem, raise_problems
-
-    if given is not None:
-        return given
-    if config.run.prompts is None:
-        message = "a run needs prompts; name a file here or with --prompts"
-        raise_problems([Problem("run.prompts", message)], config.source)
-    assert config.run.prompts is not None
-    return config.resolve(config.run.prompts)
 
 
 def _output(config: Config, given: Path | None) -> Path | None:

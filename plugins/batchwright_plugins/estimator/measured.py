@@ -7,6 +7,7 @@ from typing import Any
 
 from attrs import frozen
 
+from batchwright.exceptions import ConfigError
 from batchwright.option import option
 from batchwright_plugins.estimator.linear import Linear
 from batchwright_plugins.estimator.profiles import read_coefficients
@@ -37,4 +38,8 @@ class Measured(Linear):
 
     def coefficients(self) -> dict[str, Any]:
         path = f"{self.ctx.path}.path"
-        return read_coefficients(self.ctx.folder / Path(self.options.path).expanduser(), path)
+        file = self.ctx.folder / Path(self.options.path).expanduser()
+        if not file.exists():
+            problem = f"cannot be read: there is no {file}; `batchwright calibrate` writes one"
+            raise ConfigError(problem, path=path)
+        return read_coefficients(file, path)

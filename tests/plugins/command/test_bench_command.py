@@ -70,8 +70,18 @@ def test_bench_prints_a_table(folder: Path) -> None:
     done = bench(folder)
     assert done.exit_code == 0, done.output
     assert "policy fcfs" in done.stderr
-    for name in ("output tokens/s", "time to first token", "share of forward"):
+    for name in ("output tokens/s", "time to first token", "share of input preparation  "):
         assert name in done.stdout
+
+
+def test_bench_takes_the_prompts_of_the_configuration(folder: Path) -> None:
+    """As ``run`` does; without any it says where they belong."""
+    arguments = ["bench", str(folder / "run.toml"), "-o", "run.prompts=prompts.jsonl", "--json"]
+    done = CliRunner().invoke(main, arguments)
+    assert json.loads(done.stdout.splitlines()[-1])["requests"] == 6
+    done = CliRunner().invoke(main, arguments[:2])
+    assert done.exit_code == 2
+    assert "run.prompts: a run needs prompts; name a file here or with --prompts" in done.output
 
 
 def test_bench_finds_nothing_cached_by_the_warm_up(folder: Path) -> None:

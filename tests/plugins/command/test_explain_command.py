@@ -162,6 +162,13 @@ def test_damaged_log_names_the_line(log: Path) -> None:
     assert "line 4 is no JSON" in explain("A", "--log", log).output
 
 
+def test_an_unknown_request_is_answered_with_some_that_are_known(log: Path) -> None:
+    result = explain("17", "--log", log)
+    assert result.exit_code == 1
+    assert "no request '17' among its" in result.output
+    assert "The first of them: 'A'" in result.output
+
+
 def test_log_without_steps_says_so(tmp_path: Path) -> None:
     make_scheduler(tmp_path / "log").close()
     assert "no step was made yet" in explain("--waiting", "--log", tmp_path / "log").output

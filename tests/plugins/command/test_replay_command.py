@@ -107,6 +107,29 @@ def test_writes_the_new_log_and_a_line_a_request(log: Path) -> None:
     assert header["config"]["scheduler"]["policy"] == "shortest"
 
 
+@pytest.mark.parametrize(
+    ("form", "name"),
+    [
+        ("{}", "shortest"),
+        ("{}:shortest", "shortest"),
+        ("mine={}", "mine"),
+        ("mine=priority", "mine"),
+    ],
+)
+def test_a_policy_is_named_as_for_compare(log: Path, form: str, name: str) -> None:
+    """A file, one of its policies, a label: the label names what is written."""
+    result = run("replay", log, "--policy", form.format(log.parent.parent / "shortest.py"))
+    assert result.exit_code == 0, result.output
+    assert log.with_name(f"steps-{name}.csv").exists()
+
+
+def test_a_file_without_that_policy_is_refused(log: Path) -> None:
+    policy = f"{log.parent.parent / 'shortest.py'}:longest"
+    result = run("replay", log, "--policy", policy)
+    assert result.exit_code == 2
+    assert "offers no policy 'longest'" in result.output
+
+
 def test_without_a_policy_it_repeats_byte_for_byte(log: Path) -> None:
     result = run("replay", log)
     assert result.exit_code == 0, result.output
@@ -174,7 +197,7 @@ def test_who_cannot_watch_is_blamed(log: Path, policy: str, said: str) -> None:
     fair = log.with_name("fair.jsonl")
     assert run("replay", log, "--policy", "fair", "--output", fair).exit_code == 0
     (log.parent / "watchers.py").write_text(WATCHERS)
-    chosen = f"{policy}={log.parent / 'watchers.py'}"
+    chosen = f"{log.parent / 'watchers.py'}:{policy}"
     result = run("replay", fair, "--policy", chosen, "--from-step", 3)
     assert result.exit_code == 1
     assert "up to step 3 one policy decides and the other one watches" in result.output
@@ -320,6 +343,17 @@ def test_an_estimator_that_does_not_fit_is_not_believed(log: Path) -> None:
     assert run("replay", log).exit_code == 0  # nothing is estimated
     result = run("replay", log, "--policy", "priority", "--trust-estimator")
     assert result.exit_code == 0, result.output
+
+
+def test_an_estimator_that_was_fitted_as_advised_is_believed(log: Path) -> None:
+    """What ``calibrate`` writes beside the run's TOML file is found from there."""
+    changed(log, slower)
+    fitted = run("calibrate", log.parent.parent / "run.toml", "--log", log)
+    assert fitted.exit_code == 0, fitted.output
+    estimator = ("-o", "simulation.estimator=measured")
+    result = run("replay", log, "--policy", "priority", *estimator)
+    assert result.exit_code == 0, result.output
+    assert "then estimator 'measured', off by" in " ".join(result.output.split())
 
 
 def test_a_run_that_is_not_repeated_is_an_error(log: Path) -> None:

@@ -49,7 +49,11 @@ class PolicyConformance(ServingConformance):
             if isinstance(policy.queue, KeyedQueue):
                 for request in policy.queue:
                     asked, queued = as_sort_key(policy.key(request)), policy.queue.key_of(request)
-                    assert asked == queued, f"{request.request_id}: {queued} became {asked}"
+                    assert asked == queued, (
+                        f"the key of {request.request_id} was {queued} when it was queued, and is "
+                        f"{asked} now: keep it in request.state[self.ctx.slot], or call "
+                        "self.queue.rekey(request)"
+                    )
 
     def test_queue_holds_each_request_once(self) -> None:
         """Nothing is lost, nothing is doubled, and ``in`` and ``len`` agree."""
