@@ -13,6 +13,7 @@ from attrs import evolve
 from batchwright.exceptions import ExecutorError, ModelError
 from batchwright.messages import ModelOutput
 from batchwright.phases import BOOKKEEPING, FORWARD, INPUT_PREPARATION, SAMPLING
+from batchwright.protocols.attention import AttentionBatch
 
 from .input_batch import InputBatch
 from .request_table import Grants, RequestTable
@@ -61,6 +62,21 @@ class ModelRunner:
         self._block_size = block_size
         self._lap = lap
         self._table = RequestTable(loaded.vocab_size, loaded.eos_token_ids, seed, block_size)
+        self._warm_up()
+
+    @torch.inference_mode()
+    def _warm_up(self) -> None:
+        """Compute a token in the null block: no request waits for compilers and caches."""
+        nought = torch.zeros(1, dtype=torch.int64, device=self._loaded.device)
+        batch = AttentionBatch(
+            query_start_loc=torch.tensor([0, 1], dtype=torch.int32, device=nought.device),
+            query_lens=[1],
+            seq_lens=[1],
+            block_tables=nought.int().view(1, 1),
+            slot_mapping=nought,
+        )
+        self._attention.begin_step(batch)
+        self._loaded.model.forward(nought, nought, nought, self._attention)
 
     def restart(self) -> None:
         """Forget every request."""
