@@ -43,9 +43,10 @@ class Session(SchedulingPolicy):
     A group is warm for ``warm_time`` after a request of it was admitted or ended: its next
     turn then finds the KV of those before it, which somebody else would evict. Those of it
     that wait already are warm from then on as well, and an alarm tells when one that still
-    waits has cooled. Of warm requests, and of the others, first come, first served. Least recently used prefixes go first from the cache, so
-    what was used last is what is left to hit: the locality that CachedAttention (Gao et al.
-    2024) keeps by fetching and Preble (Srivatsa et al. 2025) by routing, here by order.
+    waits has cooled. Of warm requests, and of the others, first come, first served. Least
+    recently used prefixes go first from the cache, so what was used last is what is left to
+    hit: the locality that CachedAttention (Gao et al. 2024) keeps by fetching and Preble
+    (Srivatsa et al. 2025) by routing, here by order.
 
     Starves first requests, and groups that cooled, while warm groups keep coming;
     ``max_wait`` bounds how long one waits before it is next. ``warm_time`` beyond
