@@ -64,9 +64,10 @@ class Window(SchedulingPolicy):
     pluggable orders.
 
     Starves nobody with ``age > 0``: who has reached ``max_age`` is next, in order of arrival,
-    whatever other weights and filters say; with ``age = 0`` it starves who scores low. Scores are asked for anew whenever the next
-    request is wanted: O(window) scores, bounded, for an admission; what waits behind the
-    window costs nothing, and a step without a free seat scores nobody.
+    whatever other weights and filters say; with ``age = 0`` it starves who scores low.
+    Scores are asked for anew whenever the next request is wanted: O(window) scores, bounded,
+    for an admission; what waits behind the window costs nothing, and a step without a free
+    seat scores nobody.
     """
 
     name = "window"

@@ -539,3 +539,12 @@ class Hangs(SchedulingPolicy):
 def batchwright_register_policy():
     return [Hangs]
 """
+
+
+def test_targets_of_a_class_that_nobody_has_are_named(folder: Path) -> None:
+    """Misspelt, it makes everybody be in time."""
+    result = compare(folder, "--policy", "fcfs", "--seeds", "1", "--target", "caht:ttft=0.1")
+    (row,) = table(folder)
+    assert row["attainment"] == "1.0"
+    assert row["notes"] == "a target is for slo_class 'caht', which no request has"
+    assert f"fcfs: look at 1 of 1 cells; e.g. {row['notes']}" in result.stdout
