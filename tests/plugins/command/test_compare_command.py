@@ -548,3 +548,12 @@ def test_targets_of_a_class_that_nobody_has_are_named(folder: Path) -> None:
     assert row["attainment"] == "1.0"
     assert row["notes"] == "a target is for slo_class 'caht', which no request has"
     assert f"fcfs: look at 1 of 1 cells; e.g. {row['notes']}" in result.stdout
+
+
+def test_page_says_that_policies_change_the_load_of_a_closed_loop(folder: Path) -> None:
+    arguments = ("--policy", "fcfs", "--seeds", "1", "--limit", "4")
+    for workload, said in (("clients", "this is a closed loop"), ("poisson", "at the same times")):
+        compare(folder, *arguments, workload=workload)
+        page = (folder / "out" / "report.html").read_text()
+        sayings = ("this is a closed loop", "at the same times")
+        assert [text for text in sayings if text in page] == [said]
