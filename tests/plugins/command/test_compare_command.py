@@ -557,3 +557,16 @@ def test_page_says_that_policies_change_the_load_of_a_closed_loop(folder: Path) 
         page = (folder / "out" / "report.html").read_text()
         sayings = ("this is a closed loop", "at the same times")
         assert [text for text in sayings if text in page] == [said]
+
+
+def test_figures_of_an_earlier_comparison_are_removed(folder: Path) -> None:
+    """They would show other rates than the page beside them."""
+    arguments = ("--policy", "fcfs", "--seeds", "1", "--limit", "4")
+    for extra, figures in (
+        (("--rates", "2,4"), ["figure.svg"]),
+        (("--rates", "2,4", "--vary", "scheduler.max_num_seqs=1,2"),
+         ["figure-1.svg", "figure-2.svg"]),
+        (("--rates", "2"), []),
+    ):  # fmt: skip
+        assert compare(folder, *arguments, *extra).exit_code == 0
+        assert sorted(path.name for path in (folder / "out").glob("*.svg")) == figures
