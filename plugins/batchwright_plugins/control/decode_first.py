@@ -45,8 +45,8 @@ class DecodeFirst(WaitingAges):
 
     Whoever a gate holds back waits as well: from ``max_wait`` on everybody is admitted, and
     under an overload in which all wait for longer it changes nothing. Starves nobody while
-    ``max_wait`` is set; without it prompts wait for decodes, whose
-    length is bounded by their caps. O(1) a step.
+    ``max_wait`` is set; without it prompts wait for decodes, whose length is bounded by
+    their caps. O(1) a step.
     """
 
     name = "decode-first"
