@@ -88,6 +88,20 @@ class Workload(Component):
         """
         return ()
 
+    def on_refuse(self, arrival: Arrival, time: float) -> Iterable[Arrival]:
+        """What arrives though a request was refused: whoever sent it goes on.
+
+        Args:
+            arrival: What ``arrivals``, ``on_finish`` or ``on_refuse`` said of it.
+            time: When that was (seconds).
+
+        Returns:
+            Arrivals, not before ``time``.
+
+        Cost class: event.
+        """
+        return ()
+
     @property
     @abstractmethod
     def max_output_tokens(self) -> int:

@@ -44,6 +44,7 @@ class Simulation:
     Attributes:
         reasons: How many requests ended for each reason.
         stopped_by: Why it ended before the workload did; empty if it did not.
+        is_closed_loop: Whether what arrives depends on what has ended.
         is_overloaded: Whether more arrived than could be served.
         signal: The signal that stopped it, or None.
     """
@@ -71,7 +72,7 @@ class Simulation:
         self._until = section.until or _FOREVER
         self._max_queue = section.max_queue or _FOREVER
         self._is_limited = section.until is not None or section.max_queue is not None
-        self._follows = overrides(workload, "on_finish")
+        self.is_closed_loop = overrides(workload, "on_finish")
         self._on_refused = on_refused
         lengths = engine.executor.truth
         if lengths is None:
@@ -175,11 +176,13 @@ class Simulation:
             self._on_refused(request.view, reason)
         if request.request_id not in self._live:
             self._truth.forget(request.request_id)
+        if self.is_closed_loop:
+            self.arriving.follow(self._workload.on_refuse(arrival, self._clock.now()))
 
     def _end(self, request_id: str, reason: str) -> None:
         arrival, request = self._live.pop(request_id)
         self.reasons[reason] += 1
-        if self._follows:
+        if self.is_closed_loop:
             self.arriving.follow(self._workload.on_finish(arrival, request.view))
         request.let_go()
 

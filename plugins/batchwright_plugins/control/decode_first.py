@@ -43,8 +43,10 @@ class DecodeFirst(WaitingAges):
     the decode-prioritizing end of the scale in Sarathi-Serve (Agrawal et al. 2024, section
     3); ``prefill-share`` moves between the others.
 
-    Starves nobody while ``max_wait`` is set; without it prompts wait for decodes, whose
-    length is bounded by their caps. O(1) a step.
+    Whoever a gate holds back waits as well: from ``max_wait`` on everybody is admitted, and
+    under an overload in which all wait for longer it changes nothing. Starves nobody while
+    ``max_wait`` is set; without it prompts wait for decodes, whose length is bounded by
+    their caps. O(1) a step.
     """
 
     name = "decode-first"

@@ -37,7 +37,8 @@ class Delay(WaitingAges):
     nothing runs. vLLM V0's ``scheduler_delay_factor``. A prefill's duration is that of the
     last step in which more was granted than decodes; idle time is not counted.
 
-    Starves nobody: the wait is bounded by ``factor`` steps. O(1) a step.
+    Whoever a gate holds back has waited, too: nobody is delayed meanwhile. Starves nobody:
+    the wait is bounded by ``factor`` steps. O(1) a step.
     """
 
     name = "delay"

@@ -28,13 +28,14 @@ class Options:
 class PrefillFirst(PrefillTracker):
     """Decodes wait while there are prompts to compute, ``max_steps`` steps in a row at most.
 
-    Steps are then all prompts or all decodes: time to first token is as short as it can
-    be, and a request sees a gap of up to ``max_steps + 1`` steps between two tokens, each of
-    them a full one (a generation stall). That is how vLLM V0 schedules without chunked
-    prefill, with no bound, and the prefill-prioritizing end of the scale in Sarathi-Serve
-    (Agrawal et al. 2024, section 3); ``decode-first`` is the other one. In a step in which
-    no prompt gets any tokens, for want of blocks or seats, decodes do not wait. While they
-    wait, drafts of theirs are dropped.
+    Steps are then all prompts or all decodes: time to first token is shorter while seats and
+    blocks are there, and a request sees a gap of up to ``max_steps + 1`` steps between two
+    tokens, each of them a full one (a generation stall). It takes more steps, and requests
+    hold seats and blocks for longer: near saturation time to first token gets longer, too.
+    That is how vLLM V0 schedules without chunked prefill, with no bound, and the
+    prefill-prioritizing end of the scale in Sarathi-Serve (Agrawal et al. 2024, section 3);
+    ``decode-first`` is the other one. In a step in which no prompt gets any tokens, for want
+    of blocks or seats, decodes do not wait. While they wait, drafts of theirs are dropped.
 
     Starves nobody: a step that decodes comes after ``max_steps`` others. O(1) a step.
     """

@@ -24,18 +24,22 @@ class PeakMemory(Gate):
     gives its blocks back; so it is fullest just before one of the ends. With requests by
     descending remaining length, the batch holds ``sum of the first i lengths so far + i *
     (remaining length of the i-th - 1)`` tokens before the end of the i-th; the peak is the
-    largest of these (Past-Future scheduler, Gong et al. 2025). Each
-    request counts a partial block; blocks shared by a prefix are counted for each sharer.
-    Blocks are ever short only where ``scheduler.predictor`` was too low; under
-    ``max-tokens`` never, at the price of a small batch. What runs alone is admitted.
+    largest of these (Past-Future scheduler, Gong et al. 2025). A prompt that takes more than
+    this step falls behind the others, nobody knows how far: it counts to the last end,
+    growing as they do. Each request counts a partial block; blocks shared by a prefix are
+    counted for each sharer. Blocks are ever short only where ``scheduler.predictor`` was too
+    low; under ``max-tokens`` never, at the price of a small batch. What runs alone is admitted.
 
     Starves nobody that others do not starve: it stops at the head of the queue.
-    O(running log running) a candidate.
+    O(running log running) a candidate, and running times the prompts in computation.
     """
 
     name = "peak-memory"
 
     def sized(self, request: RequestView, need: Need, hit: PrefixHit, view: StepView) -> Verdict:
+        is_whole = need.num_step_blocks == need.num_full_blocks
+        if is_whole and view.num_tokens_left >= request.num_tokens - hit.num_tokens:
+            request.state[self.ctx.slot] = view.step_id
         if not view.num_running:
             return ADMIT
         peak = self.peak([*view.running, request])
@@ -48,12 +52,25 @@ class PeakMemory(Gate):
     def peak(self, batch: Sequence[RequestView]) -> int:
         """Blocks that a batch will hold at its fullest moment."""
         size = self.ctx.limits.block_size
-        lives = [
-            (max(1.0, total - request.num_output_tokens), request.num_tokens)
-            for request, total in zip(batch, self.ctx.predict(*batch), strict=True)
-        ]
-        fullest, held = 0.0, 0
-        for number, (left, num_tokens) in enumerate(sorted(lives, reverse=True), 1):
-            held += num_tokens + size - 1
-            fullest = max(fullest, held + number * (left - 1))  # the last token needs no slot
+        even: list[tuple[float, int]] = []
+        behind: list[tuple[float, int]] = []
+        for request, total in zip(batch, self.ctx.predict(*batch), strict=True):
+            # The last token needs no slot.
+            grows = max(0.0, total - request.num_output_tokens - 1)
+            life = grows, request.num_tokens + size - 1
+            (behind if self._is_behind(request) else even).append(life)
+        later = [(grows, 0) for grows, _ in behind]  # when these do not grow any more
+        fullest, held = 0.0, sum(tokens for _, tokens in behind)
+        number = 0
+        for grows, tokens in sorted([*even, *later], reverse=True):
+            held += tokens
+            number += tokens > 0
+            slow = sum(min(grows, most) for most, _ in behind)
+            fullest = max(fullest, held + number * grows + slow)
         return int(fullest) // size
+
+    def _is_behind(self, request: RequestView) -> bool:
+        """Whether a request's prompt takes further steps, as far as is known."""
+        if request.state[self.ctx.slot] == self.ctx.view.step_id:  # it gets all of it in this step
+            return False
+        return request.num_tokens - request.num_computed_tokens > 1

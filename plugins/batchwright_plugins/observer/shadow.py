@@ -172,12 +172,23 @@ class Shadow(Observer):
     ) -> None:
         if not looked_at:
             return
-        found = self._try(self._policy.queue, "first", len(looked_at)) or ()
-        own = dict.fromkeys(request.request_id for request in found)
+        own = self._own_choice(len(looked_at), {request.request_id for request in admitted})
         part.num_choices += 1
         part.num_same_choices += own.keys() == {request.request_id for request in looked_at}
         part.num_admitted += len(admitted)
         part.num_same_admitted += sum(request.request_id in own for request in admitted)
+
+    def _own_choice(self, count: int, admitted: set[str]) -> dict[str, None]:
+        """Whom it would have looked at: as long as those are admitted, it knows of each."""
+        own: dict[str, None] = {}
+        while len(own) < count:
+            head = next(iter(self._try(self._policy.queue, "first", 1) or ()), None)
+            if head is None or head.request_id not in admitted:
+                break
+            own[head.request_id] = None
+            self._take_events(of=head)
+        rest = self._try(self._policy.queue, "first", count - len(own)) or ()
+        return own | dict.fromkeys(request.request_id for request in rest)
 
     def _compare_grants(
         self, part: Agreement, record: StepRecord, admitted: list[RequestView]
@@ -248,10 +259,13 @@ class Shadow(Observer):
             request, ticket = self._aside.pop(request_id)
             self._try(self._policy.queue, "restore", request, ticket)
 
-    def _take_events(self) -> None:
-        """Let it know what happened to requests in the step."""
+    def _take_events(self, of: RequestView | None = None) -> None:
+        """Let it know what happened in the step to a request; None: to all of them."""
         events, self._events = self._events, []
         for event, request, arguments in events:
+            if of is not None and request is not of:
+                self._events.append((event, request, arguments))
+                continue
             if self._failure:
                 return
             if event == "on_admit":

@@ -95,7 +95,7 @@ class Dlpm(CacheAwarePolicy):
 
     def on_admit(self, request: RequestView, hit: int, need: int) -> None:
         super().on_admit(request, hit, need)
-        self.counters.admit(request)
+        self.counters.admit(request, hit)
 
     def has_moved(self, request: RequestView) -> None:
         super().has_moved(request)

@@ -17,8 +17,9 @@ __all__ = ["Fair"]
 class Fair(SchedulingPolicy):
     """The client that was served least is next: virtual token counters.
 
-    A client's counter is ``(input_weight * computed prompt tokens + output_weight * output
-    tokens) / weight``; within a client, first come, first served. A client that comes back
+    A client's counter is ``(input_weight * prompt tokens + output_weight * output tokens) /
+    weight``, without cached tokens; a prompt counts from its admission on. Within a client,
+    first come, first served. A client that comes back
     is lifted to the least counter of those that wait (or, if nobody waits, to that of the
     client that was admitted last), so that being away saves no credit. Sheng et al. 2024,
     "Fairness in Serving Large Language Models", algorithm 2: the counters of two clients
@@ -44,4 +45,4 @@ class Fair(SchedulingPolicy):
         self.counters.arrive(request, self.queue)
 
     def on_admit(self, request: RequestView, hit: int, need: int) -> None:
-        self.counters.admit(request)
+        self.counters.admit(request, hit)

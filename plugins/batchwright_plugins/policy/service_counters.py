@@ -38,10 +38,12 @@ class ServiceOptions:
 
 
 class ServiceCounters:
-    """The counters of Sheng et al. 2024 (VTC, algorithm 2), one a client, from the ledger.
+    """The counters of Sheng et al. 2024 (VTC, algorithm 2), one a client.
 
-    ``(input_weight * computed prompt tokens + output_weight * decoded tokens) / weight``,
-    plus lifts. Cached tokens and those computed again after a preemption are free.
+    ``(input_weight * prompt tokens + output_weight * decoded tokens) / weight``, plus lifts.
+    A prompt counts from its admission on, so that the next admission of the same step knows
+    of it; decoded tokens are the ledger's. Cached tokens and those computed again after a
+    preemption are free.
 
     Args:
         ctx: The policy's; its accounts are clients.
@@ -54,13 +56,14 @@ class ServiceCounters:
         self._output_weight = options.output_weight
         self._weights: dict[Hashable, float] = {}
         self._weights.update(options.weights)
+        self._prompt_tokens: dict[Hashable, int] = {}
         self._lifts: dict[Hashable, float] = {}
         self._last_admitted: str | None = None
 
     def __getitem__(self, client: Hashable) -> float:
-        served = self._ctx.ledger[client]
-        inputs = served.prefill_tokens - served.recomputed_tokens
-        tokens = self._input_weight * inputs + self._output_weight * served.decode_tokens
+        inputs = self._prompt_tokens.get(client, 0)
+        outputs = self._ctx.ledger[client].decode_tokens
+        tokens = self._input_weight * inputs + self._output_weight * outputs
         return tokens / self._weights.get(client, 1.0) + self._lifts.get(client, 0.0)
 
     def arrive(self, request: RequestView, queue: WaitingQueue) -> None:
@@ -79,6 +82,14 @@ class ServiceCounters:
             self._lifts[request.client] = self._lifts.get(request.client, 0.0) + behind
         queue.restore(request, ticket)
 
-    def admit(self, request: RequestView) -> None:
-        """Note who was admitted last."""
-        self._last_admitted = request.client
+    def admit(self, request: RequestView, hit: int) -> None:
+        """Charge a prompt, once, and note who was admitted last.
+
+        Args:
+            request: Who was admitted.
+            hit: Tokens of it that are cached.
+        """
+        client = self._last_admitted = request.client
+        if not request.num_preemptions and not request.num_displacements:
+            charged = self._prompt_tokens.get(client, 0)
+            self._prompt_tokens[client] = charged + request.num_prompt_tokens - hit

@@ -41,21 +41,24 @@ class Session(SchedulingPolicy):
     """The next request of a group (a conversation, a program) goes first while it is warm.
 
     A group is warm for ``warm_time`` after a request of it was admitted or ended: its next
-    turn then finds the KV of those before it, which somebody else would evict. Of warm
-    requests, and of the others, first come, first served. An alarm tells when a request
-    that still waits has cooled. Least recently used prefixes go first from the cache, so
-    what was used last is what is left to hit: the locality that CachedAttention (Gao et al.
-    2024) keeps by fetching and Preble (Srivatsa et al. 2025) by routing, here by order.
+    turn then finds the KV of those before it, which somebody else would evict. Those of it
+    that wait already are warm from then on as well, and an alarm tells when one that still
+    waits has cooled. Of warm requests, and of the others, first come, first served. Least
+    recently used prefixes go first from the cache, so what was used last is what is left to
+    hit: the locality that CachedAttention (Gao et al. 2024) keeps by fetching and Preble
+    (Srivatsa et al. 2025) by routing, here by order.
 
     Starves first requests, and groups that cooled, while warm groups keep coming;
     ``max_wait`` bounds how long one waits before it is next. ``warm_time`` beyond
-    ``scheduler.group_time_to_live`` has no effect. O(log waiting).
+    ``scheduler.group_time_to_live`` has no effect. O(log waiting), and for a group that warms
+    up as often as it has requests waiting.
     """
 
     name = "session"
     Options = Options
 
     def make_queue(self) -> PatientQueue:
+        self._waiting: dict[str, dict[RequestView, None]] = {}
         return PatientQueue(self.key, self.ctx, self.options.max_wait)
 
     def key(self, request: RequestView) -> Key:
@@ -63,29 +66,51 @@ class Session(SchedulingPolicy):
             request.state[self.ctx.slot] = self._is_warm(request)
         return 0 if request.state[self.ctx.slot] else 1
 
+    def on_add(self, request: RequestView) -> None:
+        if request.group is not None and request.finish is None:
+            self._waiting.setdefault(request.group, {})[request] = None
+
     def on_admit(self, request: RequestView, hit: int, need: int) -> None:
+        self._leaves(request)
+        request.state[self.ctx.slot] = None  # if it comes back, its group has been served
         self._served(request)
 
+    def on_preempt(self, request: RequestView, cause: str, lost_tokens: int) -> None:
+        self.on_add(request)
+
     def on_finish(self, request: RequestView) -> None:
+        self._leaves(request)
         if request.scheduled_time is not None:
             self._served(request)
 
     def on_alarm(self, payload: RequestView) -> None:
-        if payload.finish is None and payload.scheduled_time is None:
-            payload.state[self.ctx.slot] = False
+        if payload in self._waiting.get(payload.group or "", ()):
+            payload.state[self.ctx.slot] = self._is_warm(payload)
             self.queue.rekey(payload)
 
     def _is_warm(self, request: RequestView) -> bool:
-        """Whether a new request's group is warm; if so, an alarm is set for its end."""
+        """Whether a waiting request's group is warm; if so, an alarm is set for its end."""
         if request.group is None:
             return False
         served: float | None = self.ctx.group(request.group).get("served")
-        if served is None or self.ctx.clock.now() > served + self.options.warm_time:
+        if served is None or self.ctx.clock.now() >= served + self.options.warm_time:
             return False
         if self.options.warm_time < inf:
             self.ctx.alarm(served + self.options.warm_time, request)
         return True
 
     def _served(self, request: RequestView) -> None:
-        if request.group is not None:
-            self.ctx.group(request.group)["served"] = self.ctx.clock.now()
+        """Note when a request's group was served; those of it that wait are warm now."""
+        if request.group is None:
+            return
+        self.ctx.group(request.group)["served"] = self.ctx.clock.now()
+        for waiting in self._waiting.get(request.group, ()):
+            if not waiting.state[self.ctx.slot]:
+                waiting.state[self.ctx.slot] = self._is_warm(waiting)
+                self.queue.rekey(waiting)
+
+    def _leaves(self, request: RequestView) -> None:
+        members = self._waiting.get(request.group or "", {})
+        members.pop(request, None)
+        if request.group is not None and not members:
+            self._waiting.pop(request.group, None)

@@ -21,6 +21,9 @@ __all__ = ["Window"]
 
 Filter = Literal["fits", "share"]
 
+_NEXT = 2.0
+"""Beyond all scores, which are from 0 to 1; so much less are those that a filter finds."""
+
 
 @frozen
 class Options:
@@ -37,7 +40,11 @@ class Options:
         lt=inf,
     )
     max_age: float = option(
-        60.0, "Age from which on the age score is 1.", unit="seconds", gt=0, lt=inf
+        60.0,
+        "Age from which on the age score is 1, and a request next if age has a weight.",
+        unit="seconds",
+        gt=0,
+        lt=inf,
     )
     filters: tuple[Filter, ...] = option(
         (),
@@ -56,11 +63,11 @@ class Window(SchedulingPolicy):
     kube-scheduler's and llm-d's filters, scorers and picker, and of vLLM's RFC for
     pluggable orders.
 
-    Starves nobody with ``age > 0``: once a request has reached ``max_age`` no other weight
-    keeps it behind requests of which it is older by more than these weights are worth; with
-    ``age = 0`` it starves who scores low. Scores are asked for anew whenever the next
-    request is wanted: O(window) scores, bounded, for an admission; what waits behind the
-    window costs nothing, and a step without a free seat scores nobody.
+    Starves nobody with ``age > 0``: who has reached ``max_age`` is next, in order of arrival,
+    whatever other weights and filters say; with ``age = 0`` it starves who scores low.
+    Scores are asked for anew whenever the next request is wanted: O(window) scores, bounded,
+    for an admission; what waits behind the window costs nothing, and a step without a free
+    seat scores nobody.
     """
 
     name = "window"
@@ -83,13 +90,15 @@ class Window(SchedulingPolicy):
         return WindowQueue(self.score, options.window)
 
     def score(self, request: RequestView) -> float:
-        """The weighted mean of the scorers, 2 less if a filter finds it."""
+        """The weighted mean of the scorers, 2 less if a filter finds it; 2 at ``max_age``."""
+        if self.options.age and self.age(request) >= 1:
+            return _NEXT
         total = 0.0
         for weight, scorer in self._scorers:
             total += weight * scorer(request)
         for keeps in self._filters:
             if not keeps(request):
-                return total / self._total - 2
+                return total / self._total - _NEXT
         return total / self._total
 
     def hit(self, request: RequestView) -> float:

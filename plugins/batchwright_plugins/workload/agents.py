@@ -77,7 +77,8 @@ class _Call(Arrival):
 class Clients(Workload):
     """So many clients, each of which sends a request, waits for the answer, thinks, repeats.
 
-    What arrives depends on what is served: it cannot be overloaded, and has no rate.
+    What arrives depends on what is served: it cannot be overloaded, and has no rate. A client
+    whose request is refused thinks, too, and sends another one.
     """
 
     name = "clients"
@@ -110,15 +111,21 @@ class Clients(Workload):
             yield self._task(time, f"client-{number}")
 
     def on_finish(self, arrival: Arrival, request: RequestView) -> Iterable[Arrival]:
-        if self._num_made >= self.options.num_requests:
-            return ()
         assert request.finish_time is not None
-        time = request.finish_time + _delay(self.options.think_time, self._thinking)
-        return [self._task(time, arrival.client)]
+        return self._next_task(arrival, request.finish_time)
+
+    def on_refuse(self, arrival: Arrival, time: float) -> Iterable[Arrival]:
+        return self._next_task(arrival, time)
 
     def num_calls(self) -> int:
         """How many calls a task makes."""
         return 1
+
+    def _next_task(self, arrival: Arrival, now: float) -> Iterable[Arrival]:
+        """What a client sends when it is done with a task, whatever became of that."""
+        if self._num_made >= self.options.num_requests:
+            return ()
+        return [self._task(now + _delay(self.options.think_time, self._thinking), arrival.client)]
 
     def _task(self, time: float, client: str | None) -> _Call:
         """The first call of a task."""
@@ -148,7 +155,8 @@ class Agents(Clients):
     """Clients whose tasks take several calls, each with all that came before in its prompt.
 
     A call's prompt is the last call's prompt, its answer and what a tool has said of it:
-    prefixes grow, and are worth keeping while the tool works. A task is a ``group``.
+    prefixes grow, and are worth keeping while the tool works. A task is a ``group``; it is over
+    when a call of it is refused.
     """
 
     name = "agents"

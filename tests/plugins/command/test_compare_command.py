@@ -539,3 +539,34 @@ class Hangs(SchedulingPolicy):
 def batchwright_register_policy():
     return [Hangs]
 """
+
+
+def test_targets_of_a_class_that_nobody_has_are_named(folder: Path) -> None:
+    """Misspelt, it makes everybody be in time."""
+    result = compare(folder, "--policy", "fcfs", "--seeds", "1", "--target", "caht:ttft=0.1")
+    (row,) = table(folder)
+    assert row["attainment"] == "1.0"
+    assert row["notes"] == "a target is for slo_class 'caht', which no request has"
+    assert f"fcfs: look at 1 of 1 cells; e.g. {row['notes']}" in result.stdout
+
+
+def test_page_says_that_policies_change_the_load_of_a_closed_loop(folder: Path) -> None:
+    arguments = ("--policy", "fcfs", "--seeds", "1", "--limit", "4")
+    for workload, said in (("clients", "this is a closed loop"), ("poisson", "at the same times")):
+        compare(folder, *arguments, workload=workload)
+        page = (folder / "out" / "report.html").read_text()
+        sayings = ("this is a closed loop", "at the same times")
+        assert [text for text in sayings if text in page] == [said]
+
+
+def test_figures_of_an_earlier_comparison_are_removed(folder: Path) -> None:
+    """They would show other rates than the page beside them."""
+    arguments = ("--policy", "fcfs", "--seeds", "1", "--limit", "4")
+    for extra, figures in (
+        (("--rates", "2,4"), ["figure.svg"]),
+        (("--rates", "2,4", "--vary", "scheduler.max_num_seqs=1,2"),
+         ["figure-1.svg", "figure-2.svg"]),
+        (("--rates", "2"), []),
+    ):  # fmt: skip
+        assert compare(folder, *arguments, *extra).exit_code == 0
+        assert sorted(path.name for path in (folder / "out").glob("*.svg")) == figures

@@ -204,6 +204,18 @@ def test_closed_loop_cannot_be_overloaded(folder: Path) -> None:
     assert {row["client"] for row in rows.values()} == {"client-0", "client-1", "client-2"}
 
 
+def test_closed_loop_goes_on_when_requests_are_refused(folder: Path) -> None:
+    """One seat, nobody may wait behind another one: five clients still send all of them."""
+    arguments = ("-o", "workload.clients.num_requests=40", "-o", "workload.clients.num_clients=5",
+                 "-o", "workload.clients.prompt.most=40", "-o", "workload.clients.output.most=40",
+                 "-o", "workload.clients.think_time=0.1", "-o", "scheduler.max_num_seqs=1",
+                 "-o", "gate[0].use=queue-limit", "-o", "gate[0].requests=1")  # fmt: skip
+    assert simulate(folder, *arguments, workload="clients").exit_code == 0
+    ends = [row["end"] for row in table(folder).values()]
+    assert len(ends) == 40
+    assert ends.count("refused") > 10
+
+
 def test_knowledge_of_the_truth_is_stamped(folder: Path) -> None:
     arguments = ("-o", 'plugins.load=["./asks.py"]', "-o", "scheduler.policy=asks")
     simulate(folder, *arguments, "-o", "scheduler.predictor=oracle")

@@ -70,3 +70,24 @@ def test_exact_predictions_need_no_preemption(make_bench: Any) -> None:
     blind_preemptions, _ = run(make_bench(**pool))
     assert preemptions == 0 < blind_preemptions
     assert steps < 0.9 * safe_steps
+
+
+def test_prompts_that_take_many_steps_fall_behind_those_that_decode(make_bench: Any) -> None:
+    """While A's prompt is computed, 100 steps of 16 tokens, B grows by 100 tokens."""
+    b = make_bench(sections=PEAK, budget=17, usable=1700, block_size=1)
+    b.add("B", 16, 200)
+    b.step()
+    waiting = b.add("A", 1600, 2)
+    assert b.step() == {"B": 1}  # at A's end B would hold 116 and more: it might be 215
+    peak = "the batch would grow to 1816 blocks, of which there are 1700"
+    assert waiting.waiting_reason == f"gate 'peak-memory': {peak}"
+    b.drain()
+    assert waiting.num_preemptions == 0
+
+
+def test_caps_need_no_preemption_in_chunks_either(make_bench: Any) -> None:
+    """Prompts of up to 90 tokens in steps of 9: under max-tokens nobody ever yields."""
+    b = make_bench(sections=PEAK, budget=9, max_num_seqs=8, usable=40, block_size=4)
+    requests = [b.add(f"r{i}", 5 + 31 * i % 86, 1 + 17 * i % 59) for i in range(80)]
+    b.drain()
+    assert [r.num_preemptions for r in requests] == [0] * 80

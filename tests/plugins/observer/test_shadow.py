@@ -176,6 +176,14 @@ def test_choices_are_counted_exactly() -> None:
     assert found["order_tau"] == -1.0
 
 
+def test_a_shadow_knows_of_each_admission_of_a_step() -> None:
+    """Six seats at once: fair deals them in turns, and so would its shadow."""
+    scheduler = make_scheduler("fair", scheduler={"policy": "fair", "max_num_seqs": 6})
+    drive(scheduler, [make_request(f"{c}{n}", 10, 3, client=c) for c in "ab" for n in range(6)])
+    (found,) = said(scheduler)
+    assert found["same_choices_ratio"] == found["same_admissions_ratio"] == 1.0
+
+
 def test_grants_are_compared_where_tokens_do_not_suffice() -> None:
     """Two prompts in chunks: fcfs serves the first, the shadow the shorter one."""
     limits = {"max_num_batched_tokens": 16, "max_num_seqs": 2}

@@ -94,3 +94,36 @@ def test_a_client_that_comes_back_to_an_empty_queue_is_lifted_to_the_last(
 def test_weights_are_checked(policy_bench: Any) -> None:
     with pytest.raises(ConfigError, match=r"policy.fair.weights: expected weights > 0, got -1.0"):
         policy_bench("fair", {"weights": {"a": -1.0}})
+
+
+def test_each_admission_of_a_step_knows_of_those_before_it(policy_bench: Any) -> None:
+    """Seats are dealt in turns, though all of them are free in one step."""
+    b = policy_bench("fair", max_num_seqs=6)
+    for client in "ab":
+        for i in range(6):
+            b.add(f"{client}{i}", 10, 3, client=client)
+    assert list(b.step()) == ["a0", "b0", "a1", "b1", "a2", "b2"]
+    b.drain()
+
+
+def test_the_bound_holds_when_outputs_are_free(policy_bench: Any) -> None:
+    """Theorem 4.4 with an output weight of 0: twice the longest prompt."""
+    b = policy_bench("fair", {"output_weight": 0.0}, max_num_seqs=16, usable=200)
+    policy = b.scheduler.components.policy
+    for i in range(60):
+        b.add(f"a{i}", 10, 8, client="a")
+        b.add(f"b{i}", 7, 9, client="b")
+    while {"a", "b"} <= {r.client for r in b.scheduler.requests.values() if r.status < 2}:
+        b.step()
+        assert abs(policy.counters["a"] - policy.counters["b"]) <= 2 * 10
+    assert policy.counters["a"] > 400
+
+
+def test_a_prompt_is_charged_once_whatever_becomes_of_it(policy_bench: Any) -> None:
+    """Two requests outgrow six blocks: one is computed again, at no charge."""
+    b = policy_bench("fair", {"output_weight": 0.0}, usable=6, block_size=4)
+    requests = [b.add(name, 8, 12, client=name) for name in "ab"]
+    b.drain()
+    assert [request.num_preemptions for request in requests] == [0, 1]
+    counters = b.scheduler.components.policy.counters
+    assert (counters["a"], counters["b"]) == (8.0, 8.0)

@@ -61,3 +61,46 @@ def test_an_aborted_request_warms_nobody(policy_bench: Any) -> None:
     b.add("new", 8, 1)
     b.add("s1", 8, 1, group="s")
     assert b.order() == ["running", "new", "s1"]
+
+
+def test_those_who_wait_warm_up_with_their_group(policy_bench: Any) -> None:
+    """s1 came while its group was cold; once s0 is served it goes before other first turns."""
+    b = policy_bench("session", max_num_seqs=1)
+    for name, group in (("s0", "s"), ("new", None), ("other", "t"), ("s1", "s")):
+        b.add(name, 8, 1, group=group)
+    assert b.order() == ["s0", "s1", "new", "other"]
+
+
+def test_a_group_that_is_served_again_stays_warm(policy_bench: Any) -> None:
+    """s0 ended at 0 s, s1 at 4 s: s2, which came at 1 s, is warm until 9 s."""
+    b = policy_bench("session", {"warm_time": 5.0}, max_num_seqs=1)
+    b.add("s0", 8, 1, group="s")
+    b.run(1)
+    b.add("s1", 8, 4, group="s")
+    b.add("s2", 8, 1, group="s")
+    queue = b.scheduler.components.policy.queue
+    b.run(4)
+    b.scheduler.pause()  # s2 waits on
+    b.add("new", 8, 1)
+    b.run(4)
+    assert [r.request_id for r in queue] == ["s2", "new"]
+    b.scheduler.clock.advance(1.0)
+    b.step()
+    b.add("newer", 8, 1)
+    b.run(2)
+    b.add("s3", 8, 1, group="s")
+    assert b.scheduler.next_alarm is None
+    assert [r.state[b.scheduler.components.policy.ctx.slot] for r in queue] == [False] * 4
+
+
+def test_who_yields_returns_warm(policy_bench: Any) -> None:
+    """Its group was cold when it came, and has been served since."""
+    b = policy_bench("session", {"max_wait": 1e6}, usable=6, block_size=4)
+    policy = b.scheduler.components.policy
+    b.add("A", 8, 12)
+    preempted = b.add("B", 8, 12, group="s")
+    while not preempted.num_preemptions:
+        b.run(1)
+    assert policy.key(preempted.view) == 0
+    b.drain()
+    assert policy._waiting == {}

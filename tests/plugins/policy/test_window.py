@@ -102,3 +102,22 @@ def test_options_are_checked(window: Any) -> None:
         window(window=0)
     with pytest.raises(ConfigError, match=r"policy.window.filters\[0\]: expected one of 'fits'"):
         window(filters=["fit"])
+
+
+def test_who_has_reached_max_age_is_next_whatever_others_weigh(window: Any) -> None:
+    """Though all of the window are as old: 15 came before it, and one comes a step."""
+    b = window(age=1.0, size=9.0, max_age=20.0, window=8, bench={"max_model_len": 4000})
+    for i in range(30):
+        b.add(f"p{i}", 8, 1)
+    b.add("long", 2008, 1)
+    begun = b.begins("long", 100, lambda step: b.add(f"s{step}", 8, 1))
+    assert begun[0] == 30
+
+
+def test_who_has_reached_max_age_is_next_whatever_filters_say(window: Any) -> None:
+    """x has its share, and is passed by y for 20 s."""
+    b = window(seats=2, age=1.0, max_age=20.0, filters=["share"], max_share=0.5)
+    b.add("x0", 8, 200, client="x")
+    b.add("x1", 8, 1, client="x")
+    begun = b.begins("x1", 100, lambda step: b.add(f"y{step}", 8, 1, client="y"))
+    assert begun[0] == 20

@@ -142,3 +142,14 @@ def test_agent_calls_again_with_all_that_came_before(tmp_path: Path) -> None:
     (third,) = workload.on_finish(second, Ended(second))  # its task is done: a new one
     assert third.group != first.group
     assert third.time > Ended.finish_time
+
+
+def test_refused_client_goes_on_with_another_task(tmp_path: Path) -> None:
+    calls = {"distribution": "constant", "mean": 2.0}
+    for name, extra in (("clients", {}), ("agents", {"calls": calls})):
+        workload = make(name, tmp_path, num_clients=1, num_requests=2, think_time=5.0, **extra)
+        (first,) = workload.arrivals()
+        (other,) = workload.on_refuse(first, 30.0)
+        assert (other.client, first.group, other.group) == ("client-0", "task-1", "task-2")
+        assert other.time > 30.0
+        assert list(workload.on_refuse(other, 60.0)) == []  # two have been made

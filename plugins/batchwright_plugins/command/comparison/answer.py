@@ -116,8 +116,8 @@ def _price(summary: Summary, best: Contender) -> Iterator[str]:
         return
     if worst[0] < _NOTABLE:
         yield (
-            f"It pays for that with nothing measured here: no latency and no throughput is more "
-            f"than 5 % worse{_at(rate)}."
+            f"It pays for that with neither latency nor throughput: none of them is more than "
+            f"5 % worse{_at(rate)}."
         )
         return
     _, key, own_mean, other_mean = worst

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from attrs import frozen
@@ -104,7 +104,10 @@ def measure(record: Mapping[str, Any], targets: Targets, starved_after: float) -
     return Outcome(
         **where,
         fault="",
-        notes=tuple(_notes(record, figures, starved_after)),
+        notes=(
+            *_notes(record, figures, starved_after),
+            *_unknown_classes(targets, {r.slo_class for r in requests}),
+        ),
         figures=figures,
         by_class=_by_class(requests, in_time) if targets else {},
         clients=_clients(requests, in_time if targets else None, service),
@@ -208,6 +211,13 @@ def _notes(record: Mapping[str, Any], figures: Figures, starved_after: float) ->
         )
     if record["stopped_by"]:
         yield f"stopped before its end: {record['stopped_by']}"
+
+
+def _unknown_classes(targets: Targets, known: Container[str | None]) -> Iterator[str]:
+    """Targets that are nobody's: a name that is misspelt makes everybody be in time."""
+    for name in targets.by_class:
+        if name is not None and name not in known:
+            yield f"a target is for slo_class {name!r}, which no request has"
 
 
 def _failures(columns: Mapping[str, Sequence[Any]]) -> str:

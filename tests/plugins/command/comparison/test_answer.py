@@ -22,7 +22,7 @@ def test_best_is_named_with_its_figures_and_its_pairs() -> None:
         f"b is at 0.48{TIMES} of a (0.45{TIMES} to 0.50{TIMES} over seeds), "
         "better in 2 and worse in 0 of 2 paired runs."
     )
-    assert price.startswith("It pays for that with nothing measured here")
+    assert price.startswith("It pays for that with neither latency nor")
 
 
 def test_price_is_what_gets_worst() -> None:

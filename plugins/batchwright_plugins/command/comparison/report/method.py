@@ -69,11 +69,23 @@ def _facts(
                              "checked at the end of each cell")  # fmt: skip
     yield "versions", _all(records, lambda r: ", ".join(
         f"{name} {version}" for name, version in r.get("versions", {}).items()))  # fmt: skip
-    yield (
-        "chance",
+    yield "chance", _chance(any(record.get("closed_loop") for record in records))
+
+
+def _chance(is_closed_loop: bool) -> str:
+    """What policies have in common with a seed."""
+    drawn = (
         "arrivals, lengths, prefixes, caps and a policy's own lots are drawn from streams of "
-        "their own that depend on the seed alone: with a seed, every policy gets the same requests "
-        "at the same times, and a higher rate is the same sequence, faster.",
+        "their own that depend on the seed alone: with a seed, "
+    )
+    if is_closed_loop:
+        return drawn + (
+            "the n-th request has the same lots under every policy. When it arrives, and whose "
+            "it is, depends on what was served before it: this is a closed loop."
+        )
+    return drawn + (
+        "every policy gets the same requests at the same times, and a higher rate is the same "
+        "sequence, faster."
     )
 
 

@@ -22,9 +22,13 @@ __all__ = ["write_report"]
 def write_report(folder: Path, outcomes: Sequence[Outcome], summary: Summary, setup: Setup) -> Path:
     """Write ``report.html``, and a picture for each variation: equal for equal outcomes.
 
+    There is no picture of a single rate. Those of an earlier comparison are removed.
+
     Returns:
         The page.
     """
+    for old in (folder / "figure.svg", *folder.glob("figure-[0-9]*.svg")):
+        old.unlink(missing_ok=True)
     for number, evidence in enumerate(Evidence.of(summary)):
         charts = [chart for chart in evidence.highlights() if isinstance(chart, LineChart)]
         if charts:
