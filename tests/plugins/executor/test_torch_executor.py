@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from batchwright.messages import TokenLogprobs
 from batchwright.protocols.attention import AttentionBackend
 from batchwright_plugins.attention.numba_paged import NumbaAttention
 from batchwright_plugins.attention.torch_paged import TorchAttention
@@ -38,12 +40,17 @@ def prompts(count: int, seed: int = 3, longest: int = 30) -> list[list[int]]:
     return [[rng.randrange(2, 97) for _ in range(rng.randint(3, longest))] for _ in range(count)]
 
 
-def reference(folder: Path, prompt: list[int], count: int) -> list[int]:
-    """What the model generates by itself, greedily."""
+@cache
+def model_of(folder: Path) -> Any:
+    """The model as transformers computes it."""
     from transformers import AutoModelForCausalLM
 
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-    answer = model.generate(
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+
+
+def reference(folder: Path, prompt: list[int], count: int) -> list[int]:
+    """What the model generates by itself, greedily."""
+    answer = model_of(folder).generate(
         torch.tensor([prompt]),
         attention_mask=torch.ones(1, len(prompt), dtype=torch.int64),
         do_sample=False,
@@ -95,6 +102,36 @@ def test_execute_equals_generate(
                 done[name] = driver.finish(name).outputs
     assert expected == [done[name] for name in names]
     assert num_hits > 0
+
+
+@pytest.mark.parametrize("backend", [TorchAttention, NumbaAttention], ids=lambda b: b.name)
+@pytest.mark.parametrize(("kind", "changes"), MODELS, ids=[kind for kind, _ in MODELS])
+def test_logprobs_of_every_family(
+    kind: str,
+    changes: dict[str, Any],
+    backend: type[AttentionBackend],
+    tiny_model: Callable[..., Path],
+    make_driver: Any,
+) -> None:
+    """Within 1e-4 of the model's own: chunks of prompts and decodes, beyond windows."""
+    folder = tiny_model(kind, **changes)
+    driver = make_driver(folder, backend=backend)
+    texts = {f"r{i}": text for i, text in enumerate(prompts(3))}
+    for name, text in texts.items():
+        driver.add(name, text, logprobs=10)
+    found: dict[str, list[TokenLogprobs]] = {name: [] for name in texts}
+    while any(len(entries) < 6 for entries in found.values()):
+        output = driver.step({name: min(driver.live[name].debt, 7) for name in texts})
+        for name, entries in output.logprobs.items():
+            found[name] += entries
+    for name, text in texts.items():
+        tokens = [*text, *driver.live[name].outputs]
+        with torch.inference_mode():
+            likely = model_of(folder)(torch.tensor([tokens])).logits[0].log_softmax(-1)
+        for row, entry in enumerate(found[name], len(text) - 1):
+            pairs = dict([*entry.top, (entry.token_id, entry.logprob)])
+            assert len(pairs) == 10
+            assert likely[row, list(pairs)].tolist() == pytest.approx([*pairs.values()], abs=1e-4)
 
 
 def test_execute_shares_prefix_blocks(tiny_model: Callable[..., Path], make_driver: Any) -> None:
@@ -261,16 +298,13 @@ def test_min_tokens_bans_the_ends(tiny_model: Callable[..., Path], make_driver: 
 
 def test_logprobs_are_those_of_the_model(tiny_model: Callable[..., Path], make_driver: Any) -> None:
     """One entry a token, before temperature; likeliest first; where asked for."""
-    from transformers import AutoModelForCausalLM
-
     folder = tiny_model("qwen2")
     driver = make_driver(folder)
     driver.add("a", [4, 5, 6], temperature=2.0, seed=1, logprobs=3)
     driver.add("b", [4, 5, 6], logprobs=0)
     driver.add("c", [4, 5, 6])
     output = driver.step({"a": 3, "b": 3, "c": 3})
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-    likely = model(torch.tensor([[4, 5, 6]])).logits[0, -1].log_softmax(-1).detach()
+    likely = model_of(folder)(torch.tensor([[4, 5, 6]])).logits[0, -1].log_softmax(-1).detach()
     tokens = dict(zip(output.req_ids, output.sampled_token_ids, strict=True))
     assert {"a", "b"} == output.logprobs.keys()
     for name, entries in output.logprobs.items():
