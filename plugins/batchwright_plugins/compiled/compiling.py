@@ -29,8 +29,8 @@ def compiled(function: Function, *, is_parallel: bool = False, variant: str = ""
     Args:
         function: Of arrays and numbers.
         is_parallel: Whether its ``prange`` loops are spread over threads.
-        variant: What sets it apart from others that are made by the same code. Each has
-            files of its own: processes that write the same ones at once mix them up.
+        variant: What sets it apart from others that are made by the same code: each has
+            files of its own, since their types do not tell them apart.
     """
     function.__qualname__ += f"{variant}_{_sources():08x}"
     dispatcher: Any = njit(
@@ -44,15 +44,22 @@ def compiled(function: Function, *, is_parallel: bool = False, variant: str = ""
 
 
 class _Kept(FunctionCache):  # type: ignore[misc]
-    """numba's files of a function; without them it is compiled for the process alone."""
+    """numba's files of a function; without them it is compiled for the process alone.
+
+    Two processes that compile it for different types at once may leave an index that
+    points to the code of the other one's: such code is not taken.
+    """
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
-            return super().load_overload(sig, target_context)
+            found = super().load_overload(sig, target_context)
+            if found is None or found.signature.args == tuple(sig):
+                return found
         except Exception:  # a file broke: whatever comes of unpickling it
-            with suppress(OSError):
-                self.flush()
-            return None
+            pass
+        with suppress(OSError):
+            self.flush()
+        return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         with suppress(OSError):  # for instance of a full disk

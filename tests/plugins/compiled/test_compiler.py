@@ -20,9 +20,7 @@ def test_nothing_is_in_the_way() -> None:
 def test_numba_that_is_not_there_or_broken_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever its import raises."""
     monkeypatch.setitem(sys.modules, "numba", None)
-    assert find() == (
-        "numba cannot be imported: import of numba halted; None in sys.modules"
-    )
+    assert find() == ("numba cannot be imported: import of numba halted; None in sys.modules")
 
 
 def test_a_compiler_that_is_switched_off_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,7 +67,7 @@ def test_code_is_made_anew_when_what_it_is_made_of_changes(
 
 
 def test_variants_have_files_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two processes that write the same index at once would mix up what it points to."""
+    """What was made for one model's heads is never taken for another's."""
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
 
     def make(number: int) -> Any:
@@ -91,6 +91,17 @@ def test_a_broken_file_is_written_anew(kind: str, tmp_path: Path) -> None:
     assert mended.twice(21) == 42
     assert after.twice(21) == 42
     assert (num_hits(mended), num_hits(after)) == (0, 1)
+
+
+def test_code_for_other_types_is_not_taken(tmp_path: Path) -> None:
+    """As two processes may leave it that wrote the same index at once."""
+    first = module(tmp_path)
+    assert (first.twice(21), first.twice(1.5)) == (42, 3.0)
+    whole, fraction = kept(tmp_path)
+    fraction.write_bytes(whole.read_bytes())
+    again = module(tmp_path)
+    assert again.twice(1.5) == 3.0
+    assert (again.twice.signatures, num_hits(again)) == ([(numba.float64,)], 0)
 
 
 def test_a_full_disk_costs_only_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from numba import njit
 
 from batchwright_plugins.compiled.floats import as_numpy, as_rows, exp2, narrow, widen
 
+
 @njit
 def round_trip(numbers: Any, target: Any) -> None:
     for i in range(numbers.shape[0]):
