@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import numba
-import pytest
 
 from batchwright_plugins.compiled.compiler import problem
+
+if TYPE_CHECKING:
+    import pytest
 
 find = problem.__wrapped__
 
