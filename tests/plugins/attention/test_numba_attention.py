@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from batchwright.protocols.attention import AttentionBackend
 from batchwright.testing.attention import Case, Shape, check_attention, check_copies, make_batch
-from batchwright_plugins.attention import numba_attention
+from batchwright_plugins.attention import numba_attention, numba_paged
 from batchwright_plugins.attention.decode_segments import DecodeSegments
 from batchwright_plugins.attention.numba_kernels import attend_kernel, merge_segments, write_tokens
 from batchwright_plugins.attention.numba_paged import NumbaAttention
@@ -121,16 +121,23 @@ def test_scores_that_are_not_finite_are_not_hidden(
     torch.set_num_threads(num_threads_before)
 
 
-def test_nothing_is_compiled_once_there_is_a_cache() -> None:
+@pytest.mark.parametrize("num_threads", [1, 2])
+def test_nothing_is_compiled_once_there_is_a_cache(
+    num_threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No request waits for a compiler, whatever it is."""
+    monkeypatch.setattr(numba_attention, "_LEAST_WORK", 1)
+    attend_kernel.cache_clear()
+    num_threads_before = torch.get_num_threads()
+    torch.set_num_threads(num_threads)
     case = Case(
         requests=[Shape(33, 1), Shape(0, 9), Shape(3, 4), Shape(0, 1)], group_size=3, sinks=True
     )
-    backend = backend_of(case, 2)
-    assert backend is not None
+    backend_of(case, 2)
     kernels = [attend_kernel(3, 8, False), attend_kernel(3, 8, True), merge_segments, write_tokens]
     before = [list(kernel.signatures) for kernel in kernels]  # type: ignore[attr-defined]
     check(case)
+    torch.set_num_threads(num_threads_before)
     assert [list(kernel.signatures) for kernel in kernels] == before  # type: ignore[attr-defined]
 
 
@@ -203,6 +210,13 @@ def test_it_is_for_a_cpu() -> None:
 
 def numbers(*values: int) -> np.ndarray:
     return np.array(values, np.int64)
+
+
+def test_where_numba_cannot_compile_it_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that another backend is chosen, before anything is allocated."""
+    monkeypatch.setattr(numba_paged, "problem", lambda: "numba cannot be imported: too new")
+    backend = NumbaAttention(NumbaAttention.Options(), None)  # type: ignore[arg-type]
+    assert backend.unsupported(Case(requests=[]).spec) == "numba cannot be imported: too new"
 
 
 def test_segments_cut_the_keys_in_the_middle() -> None:
