@@ -6,6 +6,8 @@ from functools import cache
 
 __all__ = ["problem"]
 
+_LEAST = (0, 61)
+
 
 @cache
 def problem() -> str | None:
@@ -18,6 +20,9 @@ def problem() -> str | None:
         import numba
     except Exception as error:  # its checks raise errors of many kinds
         return f"numba cannot be imported: {error}"
+    if numba.version_info.short < _LEAST:
+        least = ".".join(map(str, _LEAST))
+        return f"it needs numba >={least}, and {numba.__version__} is installed"
     if numba.config.DISABLE_JIT:
         return "numba compiles nothing where NUMBA_DISABLE_JIT is set"
     return None

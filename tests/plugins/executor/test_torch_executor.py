@@ -34,6 +34,10 @@ MODELS: list[tuple[str, dict[str, Any]]] = [
     ("opt", {"ffn_dim": 64, "word_embed_proj_dim": 48}),
 ]
 
+each_backend = pytest.mark.parametrize(
+    "backend", [TorchAttention, NumbaAttention], ids=lambda b: b.name
+)
+
 
 def prompts(count: int, seed: int = 3, longest: int = 30) -> list[list[int]]:
     rng = random.Random(seed)
@@ -62,7 +66,7 @@ def reference(folder: Path, prompt: list[int], count: int) -> list[int]:
     return list(answer[0, len(prompt) :].tolist())
 
 
-@pytest.mark.parametrize("backend", [TorchAttention, NumbaAttention], ids=lambda b: b.name)
+@each_backend
 @pytest.mark.parametrize(("kind", "changes"), MODELS, ids=[kind for kind, _ in MODELS])
 def test_execute_equals_generate(
     kind: str,
@@ -104,7 +108,7 @@ def test_execute_equals_generate(
     assert num_hits > 0
 
 
-@pytest.mark.parametrize("backend", [TorchAttention, NumbaAttention], ids=lambda b: b.name)
+@each_backend
 @pytest.mark.parametrize(("kind", "changes"), MODELS, ids=[kind for kind, _ in MODELS])
 def test_logprobs_of_every_family(
     kind: str,
@@ -216,13 +220,17 @@ def test_execute_keeps_tokens_that_the_scheduler_has_yet_to_see(
     assert reference(folder, [4, 5, 6], 2) == tokens
 
 
+@each_backend
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_execute_verifies_drafts(
-    temperature: float, tiny_model: Callable[..., Path], make_driver: Any
+    temperature: float,
+    backend: type[AttentionBackend],
+    tiny_model: Callable[..., Path],
+    make_driver: Any,
 ) -> None:
     """Right or wrong, drafts change how many tokens come at once, never which."""
     folder = tiny_model("llama")
-    driver = make_driver(folder)
+    driver = make_driver(folder, backend=backend)
     params = {"temperature": temperature, "seed": 3}
     driver.add("plain", [4, 5, 6], **params)
     expected = driver.run({"plain": 12})["plain"]
@@ -355,12 +363,13 @@ def test_errors_name_what_a_plan_gets_wrong(
     assert "draft token" in errors["d"]
 
 
+@each_backend
 def test_logits_that_are_not_finite_end_one_request_alone(
-    tiny_model: Callable[..., Path], make_driver: Any
+    backend: type[AttentionBackend], tiny_model: Callable[..., Path], make_driver: Any
 ) -> None:
     """A token whose embedding is NaN harms only the request that holds it."""
     folder = tiny_model("llama")
-    driver = make_driver(folder)
+    driver = make_driver(folder, backend=backend)
     model = driver.executor._loaded.model
     model.embeddings[50] = float("nan")
     driver.add("good", [4, 5, 6])
