@@ -6,6 +6,7 @@ import math
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from threading import Thread
 
 import numba
@@ -35,6 +36,14 @@ def backend_of(case: Case, num_blocks: int) -> NumbaAttention:
 
 def check(case: Case) -> None:
     check_attention(case, lambda num_blocks: backend_of(case, num_blocks))
+
+
+@pytest.fixture
+def set_threads() -> Iterator[Callable[[int], None]]:
+    """Sets how many threads torch has, for one test."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
 
 
 shapes = st.one_of(
@@ -98,12 +107,15 @@ def test_forward_of_scores_that_overflow_two_to_their_power() -> None:
 @pytest.mark.parametrize("softcap", [None, 5.0])
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_scores_that_are_not_finite_are_not_hidden(
-    bad: float, softcap: float | None, num_threads: int, monkeypatch: pytest.MonkeyPatch
+    bad: float,
+    softcap: float | None,
+    num_threads: int,
+    set_threads: Callable[[int], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """NaN anywhere, or infinity among them, makes NaN; a capped infinity is the cap."""
     monkeypatch.setattr(numba_attention, "_LEAST_WORK", 1)
-    num_threads_before = torch.get_num_threads()
-    torch.set_num_threads(num_threads)
+    set_threads(num_threads)
     case = Case(requests=[], num_kv_heads=1, softcap=softcap)
     backend, table = backend_of(case, 11), [list(range(1, 11))]
     for place in (0, 18, 37, 38):
@@ -118,18 +130,16 @@ def test_scores_that_are_not_finite_are_not_hidden(
         answer = backend.forward(0, ones, last, ones, scale=1.0, softcap=softcap)
         hidden = softcap is not None and bad == math.inf
         assert torch.isfinite(answer).all() == hidden, (place, answer)
-    torch.set_num_threads(num_threads_before)
 
 
 @pytest.mark.parametrize("num_threads", [1, 2])
 def test_nothing_is_compiled_once_there_is_a_cache(
-    num_threads: int, monkeypatch: pytest.MonkeyPatch
+    num_threads: int, set_threads: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No request waits for a compiler, whatever it is."""
     monkeypatch.setattr(numba_attention, "_LEAST_WORK", 1)
     attend_kernel.cache_clear()
-    num_threads_before = torch.get_num_threads()
-    torch.set_num_threads(num_threads)
+    set_threads(num_threads)
     case = Case(
         requests=[Shape(33, 1), Shape(0, 9), Shape(3, 4), Shape(0, 1)], group_size=3, sinks=True
     )
@@ -137,19 +147,18 @@ def test_nothing_is_compiled_once_there_is_a_cache(
     kernels = [attend_kernel(3, 8, False), attend_kernel(3, 8, True), merge_segments, write_tokens]
     before = [list(kernel.signatures) for kernel in kernels]  # type: ignore[attr-defined]
     check(case)
-    torch.set_num_threads(num_threads_before)
     assert [list(kernel.signatures) for kernel in kernels] == before  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("num_threads", [1, 2, 64])
-def test_as_many_threads_compute_as_torch_has(num_threads: int) -> None:
+def test_as_many_threads_compute_as_torch_has(
+    num_threads: int, set_threads: Callable[[int], None]
+) -> None:
     """Where the machine has as many."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(num_threads)
+    set_threads(num_threads)
     backend = backend_of(Case(requests=[]), 2)
     backend.begin_step(make_batch([[1]], [Shape(0, 1)], 4))
     assert numba.get_num_threads() == min(num_threads, numba.config.NUMBA_NUM_THREADS)
-    torch.set_num_threads(before)
 
 
 def test_copied_blocks_answer_what_the_original_does() -> None:
