@@ -128,8 +128,7 @@ def attend_kernel(group_size: int, head_size: int, is_parallel: bool) -> Callabl
                     size,
                 )
 
-    variant = f"_{num}_{size}_{'parts' if is_parallel else 'whole'}"
-    return compiled(attend, is_parallel=is_parallel, variant=variant)
+    return compiled(attend, is_parallel=is_parallel, variant=f"_{num}_{size}_{is_parallel:d}")
 
 
 @njit(inline="always")
