@@ -208,7 +208,7 @@ class NumbaPagedAttention:
             decodes.peaks,
             decodes.totals,
             decodes.sums,
-            self._no_sinks if sinks is None else sinks.float().numpy(),
+            self._no_sinks if sinks is None else sinks.detach().float().contiguous().numpy(),
             as_numpy(output),
         )
 

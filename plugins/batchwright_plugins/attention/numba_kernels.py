@@ -132,7 +132,7 @@ def attend_kernel(group_size: int, head_size: int, is_parallel: bool) -> Callabl
                     size,
                 )
 
-    return compiled(attend, is_parallel=is_parallel)
+    return compiled(attend, is_parallel=is_parallel, variant=f"_{num}_{size}_{is_parallel:d}")
 
 
 @njit(inline="always")

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from attrs import frozen
 
+from batchwright_plugins.compiled.compiler import problem
+
 from .deferred import DeferredAttention
 from .support import Library, Support
 
@@ -45,6 +47,9 @@ class NumbaAttention(DeferredAttention):
         most_group_size=32,
         libraries=(Library("numba", (0, 61), None, "pip install numba"),),
     )
+
+    def _missing(self, spec: AttentionSpec) -> str | None:
+        return problem()
 
     def _make(self, spec: AttentionSpec, num_blocks: int) -> NumbaPagedAttention:
         from .numba_attention import NumbaPagedAttention

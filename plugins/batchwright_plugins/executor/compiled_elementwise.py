@@ -39,7 +39,7 @@ def normalise(x: Any, gain: Any, eps: Any, result: Any) -> None:
 def rotate_heads(
     heads: Any, step: int, num_heads: int, cosines: Any, sines: Any, rotary_size: int
 ) -> None:
-    """Turn heads in place; see ``rotary_table.rotate``.
+    """Turn heads in place; see ``elementwise.rotate``.
 
     Args:
         heads: Flat, ``[num_heads, head_size]`` a token.

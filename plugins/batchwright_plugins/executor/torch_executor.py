@@ -227,7 +227,8 @@ def _window(spec: AttentionSpec) -> int | None:
 
 def _notes(loaded: LoadedModel, threads: int, importing: float, imported: float) -> tuple[str, ...]:
     spec = loaded.spec
-    place = f"cpu, {threads} threads" if spec.device == "cpu" else spec.device
+    some = "1 thread" if threads == 1 else f"{threads} threads"
+    place = f"cpu, {some}" if spec.device == "cpu" else spec.device
     return (
         f"{loaded.num_parameters / 1e6:.0f}M parameters in {spec.dtype} on {place}",
         f"{spec.num_layers} layers, {spec.num_query_heads} query heads, "

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from threading import Thread
 
+import numba
 import numpy as np
 import pytest
 import torch
@@ -12,9 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchwright.protocols.attention import AttentionBackend
-from batchwright.testing.attention import Case, Shape, check_attention, check_copies
-from batchwright_plugins.attention import numba_attention
+from batchwright.testing.attention import Case, Shape, check_attention, check_copies, make_batch
+from batchwright_plugins.attention import numba_attention, numba_paged
 from batchwright_plugins.attention.decode_segments import DecodeSegments
+from batchwright_plugins.attention.numba_kernels import attend_kernel, merge_segments, write_tokens
 from batchwright_plugins.attention.numba_paged import NumbaAttention
 
 
@@ -30,6 +36,14 @@ def backend_of(case: Case, num_blocks: int) -> NumbaAttention:
 
 def check(case: Case) -> None:
     check_attention(case, lambda num_blocks: backend_of(case, num_blocks))
+
+
+@pytest.fixture
+def set_threads() -> Iterator[Callable[[int], None]]:
+    """Sets how many threads torch has, for one test."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
 
 
 shapes = st.one_of(
@@ -79,8 +93,6 @@ def test_forward_of_scores_that_overflow_two_to_their_power() -> None:
     """Weights are relative to the largest score; far smaller ones are nothing."""
     case = Case(requests=[Shape(20, 1)], num_kv_heads=1, head_size=8)
     backend = backend_of(case, 8)
-    from batchwright.testing.attention import make_batch
-
     batch = make_batch([[1, 2, 3, 4, 5, 6]], [Shape(0, 20)], 4)
     keys = torch.zeros(20, 1, 8)
     keys[7] = 100.0
@@ -90,6 +102,64 @@ def test_forward_of_scores_that_overflow_two_to_their_power() -> None:
     one = torch.full((1, 1, 8), 50.0)
     answer = backend.forward(0, one, torch.zeros_like(one), torch.zeros_like(one), scale=1.0)
     assert torch.equal(answer, torch.full((1, 1, 8), 100.0))
+
+
+@pytest.mark.parametrize("num_threads", [1, 2])
+@pytest.mark.parametrize("softcap", [None, 5.0])
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_scores_that_are_not_finite_are_not_hidden(
+    bad: float,
+    softcap: float | None,
+    num_threads: int,
+    set_threads: Callable[[int], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """NaN anywhere, or infinity among them, makes NaN; a capped infinity is the cap."""
+    monkeypatch.setattr(numba_attention, "_LEAST_WORK", 1)
+    set_threads(num_threads)
+    case = Case(requests=[], num_kv_heads=1, softcap=softcap)
+    backend, table = backend_of(case, 11), [list(range(1, 11))]
+    for place in (0, 18, 37, 38):
+        keys, values = torch.ones(38, 1, 8), torch.ones(38, 1, 8)
+        if place < 38:
+            keys[place] = bad
+        backend.begin_step(make_batch(table, [Shape(0, 38)], 4))
+        backend.forward(0, keys, keys, values, scale=1.0, softcap=softcap)
+        backend.begin_step(make_batch(table, [Shape(38, 1)], 4))
+        last = torch.full((1, 1, 8), bad if place == 38 else 1.0)
+        ones = torch.ones(1, 1, 8)
+        answer = backend.forward(0, ones, last, ones, scale=1.0, softcap=softcap)
+        hidden = softcap is not None and bad == math.inf
+        assert torch.isfinite(answer).all() == hidden, (place, answer)
+
+
+@pytest.mark.parametrize("num_threads", [1, 2])
+def test_nothing_is_compiled_once_there_is_a_cache(
+    num_threads: int, set_threads: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No request waits for a compiler, whatever it is."""
+    monkeypatch.setattr(numba_attention, "_LEAST_WORK", 1)
+    attend_kernel.cache_clear()
+    set_threads(num_threads)
+    case = Case(
+        requests=[Shape(33, 1), Shape(0, 9), Shape(3, 4), Shape(0, 1)], group_size=3, sinks=True
+    )
+    backend_of(case, 2)
+    kernels = [attend_kernel(3, 8, False), attend_kernel(3, 8, True), merge_segments, write_tokens]
+    before = [list(kernel.signatures) for kernel in kernels]  # type: ignore[attr-defined]
+    check(case)
+    assert [list(kernel.signatures) for kernel in kernels] == before  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("num_threads", [1, 2, 64])
+def test_as_many_threads_compute_as_torch_has(
+    num_threads: int, set_threads: Callable[[int], None]
+) -> None:
+    """Where the machine has as many."""
+    set_threads(num_threads)
+    backend = backend_of(Case(requests=[]), 2)
+    backend.begin_step(make_batch([[1]], [Shape(0, 1)], 4))
+    assert numba.get_num_threads() == min(num_threads, numba.config.NUMBA_NUM_THREADS)
 
 
 def test_copied_blocks_answer_what_the_original_does() -> None:
@@ -119,6 +189,26 @@ def test_two_engines_compute_side_by_side(monkeypatch: pytest.MonkeyPatch) -> No
     assert failures == []
 
 
+def test_two_engines_compute_side_by_side_in_the_simplest_threads() -> None:
+    """The same where numba has neither OpenMP nor TBB: in a process of its own."""
+    script = f"""
+import numba, sys
+sys.path[:0] = {sys.path!r}
+from {__name__} import *
+with pytest.MonkeyPatch.context() as patch:
+    test_two_engines_compute_side_by_side(patch)
+print(numba.threading_layer())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "NUMBA_THREADING_LAYER": "workqueue", "NUMBA_NUM_THREADS": "2"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "workqueue\n"), done.stderr
+
+
 def test_it_is_for_a_cpu() -> None:
     """And for the types that its kernels read."""
     backend: AttentionBackend = NumbaAttention(NumbaAttention.Options(), None)  # type: ignore[arg-type]
@@ -130,6 +220,13 @@ def test_it_is_for_a_cpu() -> None:
 
 def numbers(*values: int) -> np.ndarray:
     return np.array(values, np.int64)
+
+
+def test_where_numba_cannot_compile_it_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that another backend is chosen, before anything is allocated."""
+    monkeypatch.setattr(numba_paged, "problem", lambda: "numba cannot be imported: too new")
+    backend = NumbaAttention(NumbaAttention.Options(), None)  # type: ignore[arg-type]
+    assert backend.unsupported(Case(requests=[]).spec) == "numba cannot be imported: too new"
 
 
 def test_segments_cut_the_keys_in_the_middle() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,11 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
-from batchwright_plugins.compiled.compiling import compiled
 from batchwright_plugins.compiled.floats import as_numpy, as_rows, exp2, narrow, widen
-
-if TYPE_CHECKING:
-    import pytest
 
 
 @njit
@@ -81,12 +77,3 @@ def test_rows_leave_out_what_lies_between_tokens() -> None:
     array, step = as_rows(tokens.transpose(1, 2))
     assert step == 20
     assert array[20:25].tolist() == tokens[1, :, 0].tolist()
-
-
-def test_without_a_folder_functions_are_compiled_for_the_process(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """numba refuses to keep what has no file; it is compiled all the same."""
-    spaces: dict[str, Any] = {}
-    exec("def twice(x):\n    return 2 * x", spaces)
-    assert compiled(spaces["twice"])(21) == 42

@@ -196,7 +196,7 @@ def test_load_reports_what_it_found(tiny_model: Callable[..., Path]) -> None:
     assert info.sliding_window is None
     assert info.tokenizer is None
     assert info.path is not None
-    assert any("float32 on cpu, 1 threads" in note for note in info.notes)
+    assert any("float32 on cpu, 1 thread" in note for note in info.notes)
     assert load(tiny_model("mistral", sliding_window=9)).sliding_window == 9
     mixed = tiny_model("gemma2", sliding_window=9, query_pre_attn_scalar=8)
     assert load(mixed).sliding_window is None

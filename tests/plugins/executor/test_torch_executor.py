@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from batchwright.messages import TokenLogprobs
 from batchwright.protocols.attention import AttentionBackend
 from batchwright_plugins.attention.numba_paged import NumbaAttention
 from batchwright_plugins.attention.torch_paged import TorchAttention
@@ -32,18 +34,27 @@ MODELS: list[tuple[str, dict[str, Any]]] = [
     ("opt", {"ffn_dim": 64, "word_embed_proj_dim": 48}),
 ]
 
+each_backend = pytest.mark.parametrize(
+    "backend", [TorchAttention, NumbaAttention], ids=lambda b: b.name
+)
+
 
 def prompts(count: int, seed: int = 3, longest: int = 30) -> list[list[int]]:
     rng = random.Random(seed)
     return [[rng.randrange(2, 97) for _ in range(rng.randint(3, longest))] for _ in range(count)]
 
 
-def reference(folder: Path, prompt: list[int], count: int) -> list[int]:
-    """What the model generates by itself, greedily."""
+@cache
+def model_of(folder: Path) -> Any:
+    """The model as transformers computes it."""
     from transformers import AutoModelForCausalLM
 
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-    answer = model.generate(
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+
+
+def reference(folder: Path, prompt: list[int], count: int) -> list[int]:
+    """What the model generates by itself, greedily."""
+    answer = model_of(folder).generate(
         torch.tensor([prompt]),
         attention_mask=torch.ones(1, len(prompt), dtype=torch.int64),
         do_sample=False,
@@ -55,7 +66,7 @@ def reference(folder: Path, prompt: list[int], count: int) -> list[int]:
     return list(answer[0, len(prompt) :].tolist())
 
 
-@pytest.mark.parametrize("backend", [TorchAttention, NumbaAttention], ids=lambda b: b.name)
+@each_backend
 @pytest.mark.parametrize(("kind", "changes"), MODELS, ids=[kind for kind, _ in MODELS])
 def test_execute_equals_generate(
     kind: str,
@@ -95,6 +106,36 @@ def test_execute_equals_generate(
                 done[name] = driver.finish(name).outputs
     assert expected == [done[name] for name in names]
     assert num_hits > 0
+
+
+@each_backend
+@pytest.mark.parametrize(("kind", "changes"), MODELS, ids=[kind for kind, _ in MODELS])
+def test_logprobs_of_every_family(
+    kind: str,
+    changes: dict[str, Any],
+    backend: type[AttentionBackend],
+    tiny_model: Callable[..., Path],
+    make_driver: Any,
+) -> None:
+    """Within 1e-4 of the model's own: chunks of prompts and decodes, beyond windows."""
+    folder = tiny_model(kind, **changes)
+    driver = make_driver(folder, backend=backend)
+    texts = {f"r{i}": text for i, text in enumerate(prompts(3))}
+    for name, text in texts.items():
+        driver.add(name, text, logprobs=10)
+    found: dict[str, list[TokenLogprobs]] = {name: [] for name in texts}
+    while any(len(entries) < 6 for entries in found.values()):
+        output = driver.step({name: min(driver.live[name].debt, 7) for name in texts})
+        for name, entries in output.logprobs.items():
+            found[name] += entries
+    for name, text in texts.items():
+        tokens = [*text, *driver.live[name].outputs]
+        with torch.inference_mode():
+            likely = model_of(folder)(torch.tensor([tokens])).logits[0].log_softmax(-1)
+        for row, entry in enumerate(found[name], len(text) - 1):
+            pairs = dict([*entry.top, (entry.token_id, entry.logprob)])
+            assert len(pairs) == 10
+            assert likely[row, list(pairs)].tolist() == pytest.approx([*pairs.values()], abs=1e-4)
 
 
 def test_execute_shares_prefix_blocks(tiny_model: Callable[..., Path], make_driver: Any) -> None:
@@ -179,13 +220,17 @@ def test_execute_keeps_tokens_that_the_scheduler_has_yet_to_see(
     assert reference(folder, [4, 5, 6], 2) == tokens
 
 
+@each_backend
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_execute_verifies_drafts(
-    temperature: float, tiny_model: Callable[..., Path], make_driver: Any
+    temperature: float,
+    backend: type[AttentionBackend],
+    tiny_model: Callable[..., Path],
+    make_driver: Any,
 ) -> None:
     """Right or wrong, drafts change how many tokens come at once, never which."""
     folder = tiny_model("llama")
-    driver = make_driver(folder)
+    driver = make_driver(folder, backend=backend)
     params = {"temperature": temperature, "seed": 3}
     driver.add("plain", [4, 5, 6], **params)
     expected = driver.run({"plain": 12})["plain"]
@@ -261,16 +306,13 @@ def test_min_tokens_bans_the_ends(tiny_model: Callable[..., Path], make_driver: 
 
 def test_logprobs_are_those_of_the_model(tiny_model: Callable[..., Path], make_driver: Any) -> None:
     """One entry a token, before temperature; likeliest first; where asked for."""
-    from transformers import AutoModelForCausalLM
-
     folder = tiny_model("qwen2")
     driver = make_driver(folder)
     driver.add("a", [4, 5, 6], temperature=2.0, seed=1, logprobs=3)
     driver.add("b", [4, 5, 6], logprobs=0)
     driver.add("c", [4, 5, 6])
     output = driver.step({"a": 3, "b": 3, "c": 3})
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-    likely = model(torch.tensor([[4, 5, 6]])).logits[0, -1].log_softmax(-1).detach()
+    likely = model_of(folder)(torch.tensor([[4, 5, 6]])).logits[0, -1].log_softmax(-1).detach()
     tokens = dict(zip(output.req_ids, output.sampled_token_ids, strict=True))
     assert {"a", "b"} == output.logprobs.keys()
     for name, entries in output.logprobs.items():
@@ -321,12 +363,13 @@ def test_errors_name_what_a_plan_gets_wrong(
     assert "draft token" in errors["d"]
 
 
+@each_backend
 def test_logits_that_are_not_finite_end_one_request_alone(
-    tiny_model: Callable[..., Path], make_driver: Any
+    backend: type[AttentionBackend], tiny_model: Callable[..., Path], make_driver: Any
 ) -> None:
     """A token whose embedding is NaN harms only the request that holds it."""
     folder = tiny_model("llama")
-    driver = make_driver(folder)
+    driver = make_driver(folder, backend=backend)
     model = driver.executor._loaded.model
     model.embeddings[50] = float("nan")
     driver.add("good", [4, 5, 6])

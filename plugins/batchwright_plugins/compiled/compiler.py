@@ -1,0 +1,28 @@
+"""Whether anything can be compiled here."""
+
+from __future__ import annotations
+
+from functools import cache
+
+__all__ = ["problem"]
+
+_LEAST = (0, 61)
+
+
+@cache
+def problem() -> str | None:
+    """Why this process cannot compile functions, in one sentence; None if it can.
+
+    That numba is installed does not say so: one built for another numpy cannot be
+    imported.
+    """
+    try:
+        import numba
+    except Exception as error:  # its checks raise errors of many kinds
+        return f"numba cannot be imported: {error}"
+    if numba.version_info.short < _LEAST:
+        least = ".".join(map(str, _LEAST))
+        return f"it needs numba >={least}, and {numba.__version__} is installed"
+    if numba.config.DISABLE_JIT:
+        return "numba compiles nothing where NUMBA_DISABLE_JIT is set"
+    return None
