@@ -138,7 +138,8 @@ class State:
             PluginError: It answered nonsense.
         """
         new = self.kv.allocate(request.view, num_tokens, num_final, hit)
-        demand(new is None or type(new) is list, self.kv, "allocate", new, "block ids, or None")
+        if type(new) is not list:
+            demand(new is None, self.kv, "allocate", new, "block ids, or None")
         return new
 
     def call_back(self, component: Any, method: str, *arguments: Any) -> Any:
