@@ -15,6 +15,7 @@ from batchwright import hookspecs
 from batchwright.default_plugins import DEFAULT_PLUGINS
 from batchwright.exceptions import ConfigError, PluginError
 from batchwright.hookspecs import HOOK_PREFIX, PROJECT
+from batchwright.offer import Offer
 from batchwright.plugin_checks import class_problem, describe_error, hook_problems
 from batchwright.plugin_sources import Source, find_sources
 from batchwright.registration import BrokenPlugin, Origin, Registration
@@ -27,14 +28,17 @@ class PluginManager:
 
     Nothing here activates anything: the TOML names what runs, and ``find`` is asked for
     that. A broken plugin is recorded, and matters to those who select what it offered.
+    What is offered by its place alone (``Offer``) is imported when it is asked for.
 
     Attributes:
-        broken: What cannot be used, in the order in which it was found.
+        broken: What cannot be used, in the order in which it was found; of components that
+            were not asked for yet nothing is known.
     """
 
     def __init__(self) -> None:
         self.broken: list[BrokenPlugin] = []
         self._registrations: dict[tuple[str, str], list[Registration]] = {}
+        self._to_import: dict[tuple[str, str], list[tuple[Origin, Offer]]] = {}
         self._pluggy = pluggy.PluginManager(PROJECT)
         self._pluggy.add_hookspecs(hookspecs)
 
@@ -81,6 +85,7 @@ class PluginManager:
         Raises:
             PluginError: Nobody offers it, or more than one plugin does.
         """
+        self._import(kind, name)
         offers = self._registrations.get((kind, name), [])
         if len(offers) == 1:
             return offers[0]
@@ -89,8 +94,14 @@ class PluginManager:
 
     def registrations(self, kind: str | None = None) -> list[Registration]:
         """List what is offered, by kind and name; those of one kind if it is given."""
+        for key in [key for key in self._to_import if kind in (None, key[0])]:
+            self._import(*key)
         found = [self._registrations[key] for key in sorted(self._registrations)]
         return [offer for offer in chain(*found) if kind in (None, offer.kind)]
+
+    def names(self, kind: str) -> list[str]:
+        """Names of what is offered of a kind, sorted; imports nothing."""
+        return sorted(name for k, name in {*self._registrations, *self._to_import} if k == kind)
 
     def with_component(self, kind: str, cls: type[Any]) -> PluginManager:
         """Offer a class beside what is offered here, alone under its name; for tests.
@@ -113,11 +124,13 @@ class PluginManager:
         )
         manager = PluginManager()
         manager.broken = [*self.broken]
+        manager._to_import = {**self._to_import}
+        manager._to_import.pop((kind, cls.name), None)
         manager._registrations = {**self._registrations, (kind, cls.name): [found]}
         return manager
 
     def _unknown(self, kind: str, name: str) -> str:
-        choices = list(dict.fromkeys(offer.name for offer in self.registrations(kind)))
+        choices = self.names(kind)
         hint = f"{did_you_mean(name, choices)} Choices: {', '.join(choices) or 'none'}."
         faults = [str(f.error()) for f in self.broken if f.may_have_offered(kind, name)]
         broken = " It may be missing because a plugin is broken: " if faults else ""
@@ -167,17 +180,38 @@ class PluginManager:
             message = f"failed: {describe_error(error)}; expected a list of classes"
             self._note(origin, message, where=hook)
         kind = hook.removeprefix(HOOK_PREFIX)
-        for cls in offered:
-            name = str(getattr(cls, "name", ""))
-            offers = self._registrations.get((kind, name), [])
-            problem = class_problem(kind, cls)
-            if problem is None and any(str(offer) == str(origin) for offer in offers):
-                problem = f"two of its classes are named {name!r}: rename one"
-            if problem is not None:
-                self._note(origin, problem, where=hook, name=name)
-                continue
-            found = Registration(**attrs.asdict(origin), kind=kind, name=name, cls=cls)
-            self._registrations[kind, name] = [*offers, found]
+        for found in offered:
+            if isinstance(found, Offer):
+                self._to_import.setdefault((kind, found.name), []).append((origin, found))
+                if origin.explicit:  # whoever asked for the plugin wants to hear of its faults
+                    self._import(kind, found.name)
+            else:
+                self._take(origin, kind, found)
+
+    def _import(self, kind: str, name: str) -> None:
+        """Import what is offered under a name by its place."""
+        for origin, offer in self._to_import.pop((kind, name), ()):
+            try:
+                cls = offer.load()
+            except (Exception, SystemExit) as error:
+                message = f"cannot be imported: {describe_error(error)}"
+                self._note(origin, message, where=HOOK_PREFIX + kind, name=name)
+            else:
+                self._take(origin, kind, cls)
+
+    def _take(self, origin: Origin, kind: str, cls: Any) -> None:
+        """Keep a class if it is sound, or note what is not."""
+        name = str(getattr(cls, "name", ""))
+        self._import(kind, name)  # who offered it before stands first
+        offers = self._registrations.get((kind, name), [])
+        problem = class_problem(kind, cls)
+        if problem is None and any(str(offer) == str(origin) for offer in offers):
+            problem = f"two of its classes are named {name!r}: rename one"
+        if problem is not None:
+            self._note(origin, problem, where=HOOK_PREFIX + kind, name=name)
+            return
+        found = Registration(**attrs.asdict(origin), kind=kind, name=name, cls=cls)
+        self._registrations[kind, name] = [*offers, found]
 
     def _note(self, origin: Origin, message: str, where: str = "", name: str = "") -> None:
         """Record that something of a plugin cannot be used."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from attrs import define, field, frozen, setters
 
@@ -34,12 +34,11 @@ class RequestStatus(IntEnum):
         return self > RequestStatus.PREEMPTED
 
 
-_FINISH_REASONS = ("stop", "length", "abort", "error")
-"""From FINISHED_STOPPED on. (A dict would hash a status, which is a call in Python.)"""
+_FINISH_REASONS = ("", "", "", "", "stop", "length", "abort", "error")
+"""By status. (A dict would hash one, which is a call in Python.)"""
 
 
-@frozen
-class Finish:
+class Finish(NamedTuple):
     """How a request ended.
 
     Args:
@@ -55,7 +54,7 @@ class Finish:
     @property
     def reason(self) -> str:
         """``stop``, ``length``, ``abort`` or ``error``."""
-        return _FINISH_REASONS[self.status - RequestStatus.FINISHED_STOPPED]
+        return _FINISH_REASONS[self.status]
 
 
 @frozen

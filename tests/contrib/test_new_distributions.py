@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from batchwright_plugins.command import NewCommand
+from batchwright_plugins.command.new import NewCommand
 from batchwright_plugins.command.scaffold import KINDS
 
 pytestmark = [pytest.mark.install, pytest.mark.slow]

@@ -255,6 +255,97 @@ def test_fault_of_another_kind_is_not_blamed(install_distribution):
         manager.find("gate", "shortest")
 
 
+# What is offered by its place
+
+
+OFFERED = """
+    from batchwright.hookspecs import hookimpl
+    from batchwright.offer import Offer
+
+    @hookimpl
+    def batchwright_register_policy():
+        return [Offer("shortest", "bw_shortest:{attribute}"), Offer("other", "bw_other:Other")]
+"""
+
+
+@pytest.fixture
+def offering(install_distribution: Callable[..., Path]) -> Callable[..., str]:
+    """Lay down a plugin that offers a policy by its place; returns the plugin's module."""
+
+    def write(attribute: str = "Shortest", name: str = "shortest") -> str:
+        install_distribution(
+            "offering",
+            entry_points={},
+            bw_offering=OFFERED.format(attribute=attribute),
+            bw_shortest=policy_source(name),
+        )
+        return "bw_offering"
+
+    return write
+
+
+def test_what_is_offered_by_its_place_is_imported_when_it_is_selected(
+    offering: Callable[..., str],
+) -> None:
+    manager = inspect(defaults=(offering(),))
+    assert manager.names("policy") == ["other", "shortest"]
+    assert "bw_shortest" not in sys.modules
+    found = manager.find("policy", "shortest")
+    assert (found.name, found.module, found.cls.__name__) == ("shortest", "bw_offering", "Shortest")
+    assert manager.find("policy", "shortest") is found
+    assert manager.broken == []  # the other one does not exist, but nobody has asked for it
+
+
+def test_listing_imports_whatever_is_offered_and_notes_what_cannot_be(
+    offering: Callable[..., str],
+) -> None:
+    manager = inspect(defaults=(offering(),))
+    assert manager.registrations("gate") == []
+    assert "bw_shortest" not in sys.modules
+    assert [found.name for found in manager.registrations("policy")] == ["shortest"]
+    assert "batchwright_register_policy: cannot be imported: ModuleNotFoundError" in only_fault(
+        manager
+    )
+    with pytest.raises(
+        PluginError, match=r"there is no policy 'other'.*No module named 'bw_other'"
+    ):
+        manager.find("policy", "other")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"attribute": "Longest"}, "AttributeError: module 'bw_shortest' has no attribute"),
+        ({"name": "longest"}, "bw_shortest:Shortest is offered as 'shortest' and named 'longest'"),
+        ({"attribute": "hookimpl"}, "bw_shortest:hookimpl is offered as 'shortest'"),
+    ],
+)
+def test_an_offer_that_does_not_hold_says_why(
+    offering: Callable[..., str], arguments: dict[str, str], expected: str
+) -> None:
+    manager = inspect(defaults=(offering(**arguments),))
+    with pytest.raises(PluginError, match="there is no policy 'shortest'"):
+        manager.find("policy", "shortest")
+    assert expected in only_fault(manager)
+
+
+def test_an_explicit_plugin_is_refused_if_an_offer_of_it_cannot_be_imported(
+    plugin_file: Callable[..., Path],
+) -> None:
+    path = plugin_file(OFFERED.format(attribute="Shortest"), "offering.py")
+    with pytest.raises(PluginError, match="ModuleNotFoundError: No module named 'bw_shortest'"):
+        PluginManager.discover([path], defaults=())
+
+
+def test_a_class_given_for_a_test_hides_an_offer_of_its_name(offering: Callable[..., str]) -> None:
+    class Given(SchedulingPolicy):
+        name = "shortest"
+
+    manager = inspect(defaults=(offering(),)).with_component("policy", Given)
+    assert manager.find("policy", "shortest").cls is Given
+    assert manager.names("policy") == ["other", "shortest"]
+
+
 # Broken plugins, one case a way of being broken
 
 

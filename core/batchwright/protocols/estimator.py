@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator
-
-from attrs import frozen
+from typing import NamedTuple
 
 from batchwright.protocols.component import Component
 
 
-@frozen
-class StepShape:
+class StepShape(NamedTuple):
     """What a step computes, as far as its time depends on it.
 
     A *decode* computes one token of a request, a *prefill* several of them (a chunk of a

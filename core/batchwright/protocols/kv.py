@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from attrs import frozen
 
@@ -31,8 +31,7 @@ class PrefixHit:
 NO_HIT = PrefixHit()
 
 
-@frozen
-class Need:
+class Need(NamedTuple):
     """Blocks that an admission takes from the free pool, idle hits included.
 
     Args:

@@ -185,7 +185,7 @@ def _odd_field(request: Request) -> str | None:
             return f"{name} must be a string, not {value!r}"
     for name in ("priority", "arrival_time", "deadline"):
         value = getattr(request, name)
-        if not _is_number(value) and not (value is None and name != "priority"):
+        if not (value is None and name != "priority") and not _is_number(value):
             return f"{name} must be a number, not {value!r}"
     for key in request.cache_keys:
         if not isinstance(key, CacheKey) or not isinstance(key.identity, bytes):

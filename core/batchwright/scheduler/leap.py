@@ -71,7 +71,9 @@ class Leaps:
             return None
         if state.notices or state.marks.reached or state.fence.flights:
             return None
-        if num_requests > state.settings.max_num_scheduled_tokens or self._may_admit(num_requests):
+        if state.room.num_in_queue and self._may_admit(num_requests):
+            return None
+        if num_requests > state.settings.max_num_scheduled_tokens:
             return None
         alarm = state.alarms.next_time
         if alarm is not None:
@@ -92,10 +94,8 @@ class Leaps:
         )
 
     def _may_admit(self, num_running: int) -> bool:
-        """Whether a scan of those that wait could do anything."""
+        """Whether a scan of those that wait, and somebody does, could do anything."""
         state = self._state
-        if not state.room.num_in_queue:
-            return False
         if self._asks_who_waits:
             return True
         is_full = (

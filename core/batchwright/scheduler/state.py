@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from typing import Any
 
@@ -94,6 +95,7 @@ class State:
         self.bypass_choices = False
         self.estimator_was_asked = False
         self._next_running_order = 0
+        self._least_free_blocks = sys.maxsize
 
     def start_running(self, request: Request) -> None:
         """Append a request to those that run."""
@@ -118,9 +120,10 @@ class State:
 
     def note_used_blocks(self) -> None:
         """Keep the most blocks that were in use."""
-        used = self.kv.num_usable_blocks - self.kv.num_free_blocks
-        if used > self.counts.most_used_blocks:
-            self.counts.most_used_blocks = used
+        free = self.kv.num_free_blocks
+        if free < self._least_free_blocks:
+            self._least_free_blocks = free
+            self.counts.most_used_blocks = self.kv.num_usable_blocks - free
 
     def fits_pool(self, num_tokens: int) -> bool:
         """Whether a request with so many tokens in the cache could run alone."""
@@ -135,7 +138,8 @@ class State:
             PluginError: It answered nonsense.
         """
         new = self.kv.allocate(request.view, num_tokens, num_final, hit)
-        demand(new is None or type(new) is list, self.kv, "allocate", new, "block ids, or None")
+        if type(new) is not list:
+            demand(new is None, self.kv, "allocate", new, "block ids, or None")
         return new
 
     def call_back(self, component: Any, method: str, *arguments: Any) -> Any:

@@ -194,11 +194,13 @@ class WaitingRoom:
         self.new_reasons[request.request_id] = reason
 
     def _call_policy(self, method: str, call: Any, request: Request) -> None:
-        faults, policy = self._faults, self._policy
-        faults.ask_about(request, policy, method, call=call)
-        if not faults.ask_about(request, policy, method, call=self._queue.__contains__):
+        def queue(view: RequestView) -> bool:
+            call(view)
+            return view in self._queue
+
+        if not self._faults.ask_about(request, self._policy, method, call=queue):
             # It would wait for ever, and nobody would know.
-            raise RequestFault(policy, method, "did not queue the request")
+            raise RequestFault(self._policy, method, "did not queue the request")
 
     def _put_aside(self, request: Request, notice: str, key: str) -> None:
         ticket = self._queue.remove(request.view)

@@ -235,8 +235,8 @@ class WaitingScan:
         step = kv.num_needed(request.view, num_slots, hit)
         known = request.num_tokens
         full = step if known <= num_slots else kv.num_needed(request.view, known, hit)
-        sound = type(step) is int and type(full) is int
-        demand(sound, kv, "num_needed", (step, full), "a number of blocks")
+        if not (type(step) is type(full) is int):
+            demand(False, kv, "num_needed", (step, full), "a number of blocks")
         return Need(step, full)
 
     def _num_slots(self, num_computed: int) -> int:

@@ -1,30 +1,15 @@
-"""Attention backends that ship with Batchwright."""
-
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+"""Attention backends that ship with Batchwright; none imports torch before it is used."""
 
 from batchwright.hookspecs import hookimpl
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from batchwright.protocols.attention import AttentionBackend
+from batchwright.offer import Offer
 
 
 @hookimpl
-def batchwright_register_attention() -> Sequence[type[AttentionBackend]]:
-    """Offer the backends; none of them imports torch before it is used."""
-    from .numba_paged import NumbaAttention
-    from .torch_paged import TorchAttention
-    from .torch_varlen import TorchVarlenAttention
-    from .triton_paged import TritonAttention
-    from .xformers_paged import XformersAttention
-
+def batchwright_register_attention() -> list[Offer]:
     return [
-        NumbaAttention,
-        TorchAttention,
-        TorchVarlenAttention,
-        TritonAttention,
-        XformersAttention,
+        Offer("numba", "batchwright_plugins.attention.numba_paged:NumbaAttention"),
+        Offer("torch", "batchwright_plugins.attention.torch_paged:TorchAttention"),
+        Offer("torch-varlen", "batchwright_plugins.attention.torch_varlen:TorchVarlenAttention"),
+        Offer("triton", "batchwright_plugins.attention.triton_paged:TritonAttention"),
+        Offer("xformers", "batchwright_plugins.attention.xformers_paged:XformersAttention"),
     ]

@@ -1,55 +1,22 @@
-"""The commands that ship with Batchwright, one a module.
+"""The commands that ship with Batchwright, one a module, imported when it runs."""
 
-These modules are imported by ``batchwright --help``: what a command needs is imported
-when it runs.
-"""
-
-from __future__ import annotations
-
-from batchwright import Command, hookimpl
-from batchwright_plugins.command.bench import BenchCommand
-from batchwright_plugins.command.calibrate import CalibrateCommand
-from batchwright_plugins.command.compare import CompareCommand
-from batchwright_plugins.command.config import ConfigCommand
-from batchwright_plugins.command.explain import ExplainCommand
-from batchwright_plugins.command.new import NewCommand
-from batchwright_plugins.command.plugins import PluginsCommand
-from batchwright_plugins.command.replay import ReplayCommand
-from batchwright_plugins.command.run import RunCommand
-from batchwright_plugins.command.simulate import SimulateCommand
-from batchwright_plugins.command.timeline import TimelineCommand
-from batchwright_plugins.command.workload import WorkloadCommand
-
-__all__ = [
-    "BenchCommand",
-    "CalibrateCommand",
-    "CompareCommand",
-    "ConfigCommand",
-    "ExplainCommand",
-    "NewCommand",
-    "PluginsCommand",
-    "ReplayCommand",
-    "RunCommand",
-    "SimulateCommand",
-    "TimelineCommand",
-    "WorkloadCommand",
-]
+from batchwright.hookspecs import hookimpl
+from batchwright.offer import Offer
 
 
 @hookimpl
-def batchwright_register_command() -> list[type[Command]]:
-    """Offer the commands."""
+def batchwright_register_command() -> list[Offer]:
     return [
-        BenchCommand,
-        CalibrateCommand,
-        CompareCommand,
-        ConfigCommand,
-        ExplainCommand,
-        NewCommand,
-        PluginsCommand,
-        ReplayCommand,
-        RunCommand,
-        SimulateCommand,
-        TimelineCommand,
-        WorkloadCommand,
+        Offer("bench", "batchwright_plugins.command.bench:BenchCommand"),
+        Offer("calibrate", "batchwright_plugins.command.calibrate:CalibrateCommand"),
+        Offer("compare", "batchwright_plugins.command.compare:CompareCommand"),
+        Offer("config", "batchwright_plugins.command.config:ConfigCommand"),
+        Offer("explain", "batchwright_plugins.command.explain:ExplainCommand"),
+        Offer("new", "batchwright_plugins.command.new:NewCommand"),
+        Offer("plugins", "batchwright_plugins.command.plugins:PluginsCommand"),
+        Offer("replay", "batchwright_plugins.command.replay:ReplayCommand"),
+        Offer("run", "batchwright_plugins.command.run:RunCommand"),
+        Offer("simulate", "batchwright_plugins.command.simulate:SimulateCommand"),
+        Offer("timeline", "batchwright_plugins.command.timeline:TimelineCommand"),
+        Offer("workload", "batchwright_plugins.command.workload:WorkloadCommand"),
     ]

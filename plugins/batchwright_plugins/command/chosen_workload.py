@@ -38,9 +38,9 @@ def choose_workload(
         return config
     if plugins is None:
         plugins = PluginManager.discover(config.plugin_paths, config.plugins.disable)
-    offered = {found.name: found.cls for found in plugins.registrations("workload")}
     name, colon, file = source.partition(":")
-    if name not in offered and Path(source).expanduser().exists():
+    if name not in plugins.names("workload") and Path(source).expanduser().exists():
+        offered = {found.name: found.cls for found in plugins.registrations("workload")}
         name, colon, file = _recognize(Path(source).expanduser(), offered), ":", source
     options = {kind: dict(tables) for kind, tables in config.options.items()}
     if colon:
@@ -59,7 +59,7 @@ def make_workload(assembly: Assembly) -> Workload:
     """
     use = assembly.config.once("workload")
     if use.name == AUTO:
-        names = [found.name for found in assembly.plugins.registrations("workload")]
+        names = assembly.plugins.names("workload")
         problem = f"no workload is chosen; name one here or with --workload: {', '.join(names)}"
         raise ConfigError(problem, path=use.option, source=assembly.config.source)
     workload: Workload = assembly.make_alone(use)

@@ -29,8 +29,7 @@ class CommandGroup(click.Group):
         return PluginManager.discover(defaults=(COMMAND_PLUGIN,), refuse_broken=False)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        found = (registration.name for registration in self.plugins.registrations("command"))
-        return list(dict.fromkeys(found))
+        return self.plugins.names("command")
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):

@@ -114,13 +114,15 @@ class Simulation:
             until = self.arriving.next_time
             leapt = self.engine.leap(until if until < self._until else self._until)
             if leapt is not None:
-                self._note_ends(leapt)
+                if leapt:
+                    self._note_ends(leapt)
                 return
         plan, outputs = self.engine.advance()
         if outputs is None:
             return
-        self._note_ends(outputs.finished)
-        if plan.is_empty and not outputs.finished:
+        if outputs.finished:
+            self._note_ends(outputs.finished)
+        elif plan.is_empty:
             self._idle()
 
     def _note_ends(self, finished: Mapping[str, Finish]) -> None:

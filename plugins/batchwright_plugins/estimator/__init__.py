@@ -1,12 +1,13 @@
 """Estimators of step times."""
 
 from batchwright.hookspecs import hookimpl
-from batchwright.protocols import Estimator
-from batchwright_plugins.estimator.linear import Linear
-from batchwright_plugins.estimator.measured import Measured
-from batchwright_plugins.estimator.table import Table
+from batchwright.offer import Offer
 
 
 @hookimpl
-def batchwright_register_estimator() -> list[type[Estimator]]:
-    return [Linear, Measured, Table]
+def batchwright_register_estimator() -> list[Offer]:
+    return [
+        Offer("linear", "batchwright_plugins.estimator.linear:Linear"),
+        Offer("measured", "batchwright_plugins.estimator.measured:Measured"),
+        Offer("table", "batchwright_plugins.estimator.table:Table"),
+    ]

@@ -15,8 +15,6 @@ from batchwright.option import option
 from batchwright.protocols import Executor, ModelInfo, StepShape
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from batchwright.context import Context
     from batchwright.messages import Leap, SchedulerOutput
     from batchwright.protocols import Estimator, ModelSettings
@@ -33,6 +31,9 @@ _ENDLESS: Final = 1 << 62
 _END: Final = [EOS]
 _LAST: Final = 2
 """Length minus computed tokens of a decode that samples its last token."""
+
+Visit = tuple[int, int, int]
+"""Of a request that may do more than decode: its place in the step, tokens, drafts of them."""
 
 
 @frozen
@@ -137,9 +138,10 @@ class Simulated(Executor):
             self._forget(request_id)
         if not plan.num_scheduled_tokens:
             return ModelOutput()
-        starts = self._take_over(plan)
-        self._pass_time(plan, starts)
-        return ModelOutput(list(starts), self._sample(plan, starts))
+        ids, computed = self._take_over(plan)
+        visits = self._visits(plan, ids)
+        self._pass_time(computed, visits)
+        return ModelOutput(ids, self._sample(ids, computed, visits))
 
     def leap(self, leap: Leap) -> LeapOutput:
         assert self._estimator is not None, "load() was called"
@@ -172,16 +174,16 @@ class Simulated(Executor):
             table.pop(request_id, None)
         self.lengths.forget(request_id)
 
-    def _take_over(self, plan: SchedulerOutput) -> dict[str, int]:
+    def _take_over(self, plan: SchedulerOutput) -> tuple[list[str], list[int]]:
         """Bring what is known of the requests up to date.
 
         Returns:
-            By request of the plan, tokens that were computed before.
+            The plan's requests, and of each, tokens that were computed before.
         """
         cached = plan.scheduled_cached_reqs
-        starts = dict(zip(cached.req_ids, cached.num_computed_tokens, strict=True))
+        ids, computed = cached.req_ids.copy(), cached.num_computed_tokens.copy()
         for request_id in cached.resumed_req_ids:
-            num_outputs = cached.num_output_tokens[cached.req_ids.index(request_id)]
+            num_outputs = cached.num_output_tokens[ids.index(request_id)]
             self._behind[request_id] = self._num_prompt_tokens[request_id] + num_outputs
         for new in plan.scheduled_new_reqs:
             request_id, num_prompt = new.req_id, len(new.prompt_token_ids)
@@ -191,41 +193,44 @@ class Simulated(Executor):
             self._row_of[request_id] = row = [token_id]
             self._page_of[request_id] = array("I", row) * MOST_STEPS
             self._behind[request_id] = num_prompt + len(new.output_token_ids)
-            starts[request_id] = new.num_computed_tokens
-        return starts
+            ids.append(request_id)
+            computed.append(new.num_computed_tokens)
+        return ids, computed
 
-    def _pass_time(self, plan: SchedulerOutput, starts: Mapping[str, int]) -> None:
+    def _visits(self, plan: SchedulerOutput, ids: list[str]) -> list[Visit]:
+        """Who may do more than decode: few of all."""
+        grants, drafts = plan.num_scheduled_tokens, plan.scheduled_draft_token_ids
+        return [
+            (ids.index(request_id), grants[request_id], len(drafts.get(request_id, ())))
+            for request_id in dict.fromkeys((*self._behind, *drafts))
+            if request_id in grants
+        ]
+
+    def _pass_time(self, computed: list[int], visits: list[Visit]) -> None:
         assert self._estimator is not None, "load() was called"
-        num_requests, context = len(starts), sum(starts.values())
-        num_tokens = plan.total_num_scheduled_tokens
-        if num_tokens == num_requests:
-            shape = StepShape(num_requests, context)
-        else:
-            num_prefills, attention = 0, 0.0
-            for request_id, n in plan.num_scheduled_tokens.items():
-                if n > 1:
-                    start = starts[request_id]
-                    num_prefills += 1
-                    context -= start
-                    attention += n * (start + n / 2)
-            num_decodes = num_requests - num_prefills
-            num_prefill_tokens = num_tokens - num_decodes
-            shape = StepShape(num_decodes, context, num_prefills, num_prefill_tokens, attention)
+        num_decodes, context = len(computed), sum(computed)
+        num_prefills, num_prefill_tokens, attention = 0, 0, 0.0
+        for at, grant, _ in visits:
+            if grant > 1:
+                start = computed[at]
+                num_prefills += 1
+                num_prefill_tokens += grant
+                context -= start
+                attention += grant * (start + grant / 2)
+        num_decodes -= num_prefills
+        shape = StepShape(num_decodes, context, num_prefills, num_prefill_tokens, attention)
         clock = self.ctx.clock
         clock.wait_until(clock.now() + self._estimator.step_time(shape))
 
-    def _sample(self, plan: SchedulerOutput, starts: Mapping[str, int]) -> list[list[int]]:
+    def _sample(self, ids: list[str], computed: list[int], visits: list[Visit]) -> list[list[int]]:
         """A token for each request whose last known token was computed; drafts are wrong."""
-        rows = dict(zip(starts, map(self._row_of.__getitem__, starts), strict=True))
-        lefts = list(map(sub, map(self._length_of.__getitem__, starts), starts.values()))
+        rows = list(map(self._row_of.__getitem__, ids))
+        lefts = list(map(sub, map(self._length_of.__getitem__, ids), computed))
         if _LAST in lefts:
-            rows |= {name: _END for name, left in zip(rows, lefts, strict=True) if left == _LAST}
-        grants, drafts = plan.num_scheduled_tokens, plan.scheduled_draft_token_ids
-        for request_id in (*self._behind, *drafts):  # few of them: the others only decode
-            if request_id in starts:
-                computed = starts[request_id] + grants[request_id] - len(drafts.get(request_id, ()))
-                rows[request_id] = self._row(request_id, computed)
-        return list(rows.values())
+            rows = [_END if left == _LAST else row for row, left in zip(rows, lefts, strict=True)]
+        for at, grant, num_drafts in visits:
+            rows[at] = self._row(ids[at], computed[at] + grant - num_drafts)
+        return rows
 
     def _row(self, request_id: str, computed: int) -> list[int]:
         """The answer to a request of which so many tokens are computed now."""

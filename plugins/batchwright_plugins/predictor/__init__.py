@@ -1,12 +1,14 @@
 """Predictors of output lengths."""
 
 from batchwright.hookspecs import hookimpl
-from batchwright.protocols import Predictor
-from batchwright_plugins.predictor.class_average import ClassAverage
-from batchwright_plugins.predictor.max_tokens import MaxTokens
-from batchwright_plugins.predictor.oracle import Noisy, Oracle
+from batchwright.offer import Offer
 
 
 @hookimpl
-def batchwright_register_predictor() -> list[type[Predictor]]:
-    return [ClassAverage, MaxTokens, Noisy, Oracle]
+def batchwright_register_predictor() -> list[Offer]:
+    return [
+        Offer("class-average", "batchwright_plugins.predictor.class_average:ClassAverage"),
+        Offer("max-tokens", "batchwright_plugins.predictor.max_tokens:MaxTokens"),
+        Offer("noisy", "batchwright_plugins.predictor.oracle:Noisy"),
+        Offer("oracle", "batchwright_plugins.predictor.oracle:Oracle"),
+    ]

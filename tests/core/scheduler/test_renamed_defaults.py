@@ -23,6 +23,7 @@ COPIES = """
 
     from batchwright import hookimpl
     from batchwright.default_plugins import DEFAULT_PLUGINS
+    from batchwright.offer import Offer
 
     KINDS = (
         "policy", "gate", "limit", "victim", "preemption", "predictor", "estimator",
@@ -32,7 +33,8 @@ COPIES = """
     def copies(kind):
         for module in map(import_module, DEFAULT_PLUGINS):
             hook = getattr(module, f"batchwright_register_{kind}", list)
-            for cls in hook():
+            for offered in hook():
+                cls = offered.load() if isinstance(offered, Offer) else offered
                 yield type(f"X{cls.__name__}", (cls,), {"name": f"x-{cls.name}"})
 
     def hook(kind):

@@ -266,7 +266,7 @@ def test_varlen_needs_a_torch_that_has_it(gpu: Any, monkeypatch: pytest.MonkeyPa
 
 def test_every_backend_takes_part_in_the_choice() -> None:
     """Kernels for CUDA before what works everywhere; each place is taken once."""
-    kinds = batchwright_register_attention()
+    kinds = [offer.load() for offer in batchwright_register_attention()]
     order = sorted(kinds, key=lambda kind: -(kind.preference or 0))
     assert [kind.name for kind in order] == ["xformers", "triton", "torch-varlen", "numba", "torch"]
     assert len({kind.preference for kind in kinds}) == len(kinds)
@@ -279,10 +279,10 @@ def test_refusing_a_cpu_imports_no_library() -> None:
         "from batchwright.protocols.attention import AttentionSpec\n"
         "from batchwright_plugins.attention import batchwright_register_attention as hook\n"
         f"spec = AttentionSpec(**{fields_of(evolve(SPEC, device='cpu'))!r})\n"
-        "kinds = [kind for kind in hook() if kind.name not in ('numba', 'torch')]\n"
+        "kinds = [offer.load() for offer in hook() if offer.name not in ('numba', 'torch')]\n"
         "print(len(kinds), all(kind(None, None).unsupported(spec) for kind in kinds))\n"
         f"spec = AttentionSpec(**{fields_of(SPEC)!r})\n"
-        "kinds = [kind for kind in hook() if kind.name == 'numba']\n"
+        "kinds = [offer.load() for offer in hook() if offer.name == 'numba']\n"
         "print(len(kinds), all(kind(None, None).unsupported(spec) for kind in kinds))\n"
         "print([m for m in ('torch', 'triton', 'xformers', 'numba') if m in sys.modules])"
     )

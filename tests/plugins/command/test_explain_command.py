@@ -14,7 +14,7 @@ from batchwright.clock import VirtualClock
 from batchwright.protocols import SchedulingPolicy
 from batchwright.testing import Driver, drive, fakes, make_plugin, make_request
 from batchwright.verdicts import Pause
-from batchwright_plugins.command import ExplainCommand
+from batchwright_plugins.command.explain import ExplainCommand
 from batchwright_plugins.command.story import tell_grants
 from batchwright_plugins.observer.decision_trail import follow
 

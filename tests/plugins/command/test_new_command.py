@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from batchwright.plugin_manager import PluginManager
-from batchwright_plugins.command import NewCommand
+from batchwright_plugins.command.new import NewCommand
 from batchwright_plugins.command.scaffold import KINDS, Scaffold
 
 

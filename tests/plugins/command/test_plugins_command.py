@@ -7,7 +7,7 @@ import json
 from click.testing import CliRunner
 
 from batchwright.version import VERSION
-from batchwright_plugins.command import PluginsCommand
+from batchwright_plugins.command.plugins import PluginsCommand
 
 PLUGIN = """
 from attrs import frozen

@@ -20,8 +20,8 @@ from batchwright.clock import VirtualClock
 from batchwright.protocols import SchedulingPolicy
 from batchwright.testing import Driver, drive, fakes, make_plugin, make_request
 from batchwright.verdicts import Pause
-from batchwright_plugins.command import TimelineCommand
 from batchwright_plugins.command.spans import Span, Spans
+from batchwright_plugins.command.timeline import TimelineCommand
 from batchwright_plugins.command.timeline_svg import _ticks
 from batchwright_plugins.observer.decision_trail import follow
 
