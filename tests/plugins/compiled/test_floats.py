@@ -36,6 +36,14 @@ def test_narrow_rounds_as_torch_does(values: list[float]) -> None:
     torch.testing.assert_close(narrowed, wide.bfloat16(), rtol=0, atol=0, equal_nan=True)
 
 
+def test_narrow_of_a_number_between_two_takes_the_even_one() -> None:
+    """Exactly in the middle, above an even and above an odd one, and a bit off it."""
+    bits = torch.tensor([0x3F808000, 0x3F818000, 0x3F807FFF, 0x3F808001], dtype=torch.int32)
+    narrowed = torch.empty(4, dtype=torch.bfloat16)
+    round_trip(as_numpy(bits.view(torch.float32)), as_numpy(narrowed))
+    assert narrowed.view(torch.int16).tolist() == [0x3F80, 0x3F82, 0x3F80, 0x3F81]
+
+
 def test_widen_is_exact() -> None:
     """Every bfloat16 is a float32."""
     bits = torch.arange(1 << 16, dtype=torch.int32).to(torch.uint16).view(torch.bfloat16)
