@@ -1,4 +1,4 @@
-"""The keys that a step's decodes attend to, divided evenly over threads."""
+"""The keys that a step's decodes attend to, divided into even parts."""
 
 from __future__ import annotations
 
@@ -17,25 +17,26 @@ __all__ = ["DecodeSegments"]
 
 @frozen(eq=False)
 class DecodeSegments:
-    """Tasks, each one token's attention with one key head, cut where a thread's part ends.
+    """Tasks, each one token's attention with one key head, cut where a part ends.
 
     The tasks of a key head are neighbours: keys that several requests share are then
     still in a core's cache when the next one reads them.
 
     Args:
-        segments: ``[num_segments, 5]``: request, its token's place in the batch, key
-            head, first key, behind the last one.
-        firsts: ``[num_tasks + 1]``, the first segment of each task.
+        segments: ``[num_segments, 6]``: request, its token's place in the batch, key
+            head, first key, behind the last one, and whether it is all of its task.
         parts: ``[num_parts + 1]``, the first segment of each part.
+        cut: ``[num_cut, 2]``, of each task that was cut its first segment, and behind
+            its last one.
     """
 
     segments: Numbers
-    firsts: Numbers
     parts: Numbers
+    cut: Numbers
 
     @property
     def num_parts(self) -> int:
-        """Parts, at most one a thread."""
+        """Parts."""
         return len(self.parts) - 1
 
     @property
@@ -72,11 +73,14 @@ class DecodeSegments:
         task = np.searchsorted(bounds, starts[:-1], side="right") - 1
         head, request = np.divmod(task, len(requests))
         shift = begins[request] - bounds[task]
+        is_cut = np.diff(firsts) > 1
         columns = (
             requests[request],
             tokens[request],
             head,
             starts[:-1] + shift,
             starts[1:] + shift,
+            ~is_cut[task],
         )
-        return cls(np.stack(columns, 1), firsts, parts)
+        cut = np.stack((firsts[:-1], firsts[1:]), 1)[is_cut]
+        return cls(np.stack(columns, 1), parts, cut)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
-from threading import Lock
 from typing import TYPE_CHECKING
 
-import numba
 import numpy as np
 import torch
 from attrs import frozen
 
-from batchwright_plugins.compiled.floats import as_numpy, as_rows
+from batchwright_plugins.compiled.floats import as_word, is_half
+from batchwright_plugins.compiled.team import share_parts, share_rows
 
 from .decode_segments import DecodeSegments
-from .numba_kernels import attend_kernel, merge_segments, write_tokens
+from .numba_kernels import attend_work, merge_work, write_work
 from .paged_cache import PagedCache
 from .prefill_attention import PrefillAttention
 from .prefill_spans import prefill_spans
@@ -32,10 +30,10 @@ if TYPE_CHECKING:
 
 __all__ = ["NumbaPagedAttention"]
 
-_LEAST_WORK = 3 << 19  # of a part; waking a thread takes as long as half as much
+_LEAST_WORK = 1 << 19  # of a part; starting it takes a tenth as long
+_PARTS_A_THREAD = 4  # so that one that is kept from running is not waited for
 _MOST_ALONE = 1 << 22  # work that takes a thread as long as torch takes for a few tokens
 _KEY_WORK = 2  # reading a key and its value takes as long as so many query heads with them
-_ONE_AT_A_TIME = Lock()  # numba's simplest threads bear no two callers
 
 
 @frozen(eq=False)
@@ -72,28 +70,16 @@ class NumbaPagedAttention:
         self._prefills = PrefillAttention(spec, self._cache)
         self._dtype: torch.dtype = getattr(torch, spec.dtype)
         self._group_size = spec.num_query_heads // spec.num_kv_heads
-        self._layers = [as_numpy(layer) for layer in self._cache.layers]
-        self._no_sinks = np.full(spec.num_query_heads, -np.inf, np.float32)
-        self._compile()
-
-    def _compile(self) -> None:
-        """Attend to the null block, so that no request has to wait for a compiler."""
-        spec, nought = self._spec, np.zeros(1, np.int64)
-        self._tables = np.zeros((1, 2), np.int32)
-        query = torch.zeros(1, spec.num_query_heads, spec.head_size, dtype=self._dtype)
-        key = as_rows(query[:, : spec.num_kv_heads])
-        write_tokens(self._layers[0], self._cache.block_size, nought[:0], *key, *key)
-        for num_parts in (1, 2):
-            segments = DecodeSegments.divide(
-                nought, nought, nought, nought + 2, spec.num_kv_heads, num_parts
-            )
-            decodes = _Decodes.reserve(segments, self._group_size, spec.head_size)
-            self._attend(0, decodes, query, torch.empty_like(query), 1.0, (None, None))
+        self._no_sinks = torch.full((spec.num_query_heads,), -np.inf)
+        half = is_half(self._dtype)
+        self._write = write_work(half)
+        self._attend = attend_work(half, self._group_size, spec.head_size)
+        self._merge = merge_work(half, self._group_size, spec.head_size)
 
     def begin_step(self, batch: AttentionBatch) -> None:
         """Divide the step's decodes into parts, once for each window of some layer."""
-        self._slots = as_numpy(batch.slot_mapping)
-        self._tables = as_numpy(batch.block_tables)
+        self._slots = batch.slot_mapping.contiguous()
+        self._tables = batch.block_tables.int().contiguous()
         layouts = {
             window: StepLayout(batch, self._cache, self._dtype, window)
             for window in dict.fromkeys(self._spec.sliding_windows)
@@ -106,7 +92,6 @@ class NumbaPagedAttention:
             for window, layout in layouts.items()
         }
         rows = [span.rows for spans in self._spans.values() for span in spans]
-        numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))
         self._cache.reserve(max((len(some) for some in rows if some is not None), default=0))
 
     def _alone(self, layout: StepLayout) -> NDArray[np.bool_]:
@@ -142,7 +127,7 @@ class NumbaPagedAttention:
             begins,
             ends,
             self._spec.num_kv_heads,
-            max(1, min(torch.get_num_threads(), work // _LEAST_WORK)),
+            max(1, min(_PARTS_A_THREAD * torch.get_num_threads(), work // _LEAST_WORK)),
         )
         return _Decodes.reserve(segments, self._group_size, self._spec.head_size)
 
@@ -162,19 +147,37 @@ class NumbaPagedAttention:
         All tokens are written before any is read: a request may read blocks that
         another one fills in the same step.
         """
-        cache, size = self._layers[layer], self._cache.block_size
-        write_tokens(cache, size, self._slots, *as_rows(key), *as_rows(value))
+        self._store(layer, packed_heads(key), packed_heads(value))
         window = self._spec.sliding_windows[layer]
         output = torch.empty(query.shape, dtype=query.dtype)
         decodes = self._decodes[window]
         if decodes is not None:
-            self._attend(layer, decodes, query, output, scale, (softcap, sinks))
+            self._decode(layer, decodes, packed_heads(query), output, scale, (softcap, sinks))
         for span in self._spans[window]:
             extra = softcap, sinks
             self._prefills.attend(layer, span, (query, key, value), output, scale, extra)
         return output
 
-    def _attend(
+    def _store(self, layer: int, key: torch.Tensor, value: torch.Tensor) -> None:
+        """Write the step's tokens into the cache."""
+        spec, cache = self._spec, self._cache.layers[layer]
+        share_rows(
+            self._write,
+            len(key),
+            2 * spec.num_kv_heads * spec.head_size,
+            cache.data_ptr(),
+            spec.num_kv_heads,
+            cache.shape[1],
+            spec.head_size,
+            self._cache.block_size,
+            self._slots.data_ptr(),
+            key.data_ptr(),
+            key.stride(0),
+            value.data_ptr(),
+            value.stride(0),
+        )
+
+    def _decode(
         self,
         layer: int,
         decodes: _Decodes,
@@ -183,35 +186,40 @@ class NumbaPagedAttention:
         scale: float,
         extra: tuple[float | None, torch.Tensor | None],
     ) -> None:
-        cache, segments, (softcap, sinks) = self._layers[layer], decodes.segments, extra
-        is_parallel = segments.num_parts > 1
-        kernel = attend_kernel(self._group_size, self._spec.head_size, is_parallel)
-        with _ONE_AT_A_TIME if is_parallel else nullcontext():
-            kernel(
-                *as_rows(query),
-                cache.reshape(-1),
-                cache.shape[1],
-                self._tables,
-                self._cache.block_size,
-                segments.segments,
-                segments.parts,
-                np.float32(scale),
-                np.float32(softcap or 0.0),
-                decodes.scores,
-                decodes.peaks,
-                decodes.totals,
-                decodes.sums,
-            )
-        merge_segments(
-            segments.segments,
-            segments.firsts,
-            decodes.peaks,
-            decodes.totals,
-            decodes.sums,
-            self._no_sinks if sinks is None else sinks.detach().float().contiguous().numpy(),
-            as_numpy(output),
+        cache, segments, (softcap, sinks) = self._cache.layers[layer], decodes.segments, extra
+        sinks = self._no_sinks if sinks is None else sinks.detach().float().contiguous()
+        arguments = (
+            query.data_ptr(),
+            query.stride(0),
+            cache.data_ptr(),
+            self._spec.num_kv_heads,
+            cache.shape[1],
+            self._tables.data_ptr(),
+            self._tables.shape[1],
+            self._cache.block_size,
+            segments.segments.ctypes.data,
+            len(segments.segments),
+            segments.parts.ctypes.data,
+            as_word(scale),
+            as_word(softcap or 0.0),
+            sinks.data_ptr(),
+            decodes.scores.ctypes.data,
+            segments.most_keys,
+            decodes.peaks.ctypes.data,
+            decodes.totals.ctypes.data,
+            decodes.sums.ctypes.data,
+            output.data_ptr(),
+            segments.cut.ctypes.data,
         )
+        share_parts(self._attend, arguments, segments.num_parts)
+        if len(segments.cut):
+            share_parts(self._merge, arguments, len(segments.cut))
 
     def copy_blocks(self, copies: Sequence[BlockCopy]) -> None:
         """See ``AttentionBackend.copy_blocks``."""
         self._cache.copy_blocks(copies)
+
+
+def packed_heads(tokens: torch.Tensor) -> torch.Tensor:
+    """``[num_tokens, num_heads, size]`` where a token's heads follow each other."""
+    return tokens if tokens.stride()[1:] == (tokens.shape[2], 1) else tokens.contiguous()

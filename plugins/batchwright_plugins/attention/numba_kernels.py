@@ -1,138 +1,213 @@
 """Functions over the paged cache that numba compiles for the CPU at hand.
 
+What they share, in the order of the words that they are called with; an address is that
+of float32 where nothing else is said, of the model's type where it says "numbers":
+
 =============  =========================================================================
-argument       what it is
+word           what it is
 =============  =========================================================================
-query          flat, ``[num_query_heads, head_size]`` a token
+query          address of numbers, ``[num_query_heads, head_size]`` a token
 query_step     elements from one token to the next
-cache          flat, ``[2 * num_kv_heads, num_slots, head_size]``, keys before values
-num_slots      tokens that it has room for
-block_tables   ``[num_reqs, max_blocks]``
+cache          address of numbers, ``[2 * num_kv_heads, num_slots, head_size]``, keys
+               before values
+num_kv_heads   key heads
+num_slots      tokens that the cache has room for
+block_tables   address of int32, ``[num_reqs, max_blocks]``
+max_blocks     columns of it
 block_size     tokens a block
-segments       ``[num_segments, 5]``: request, its token, key head, first key, behind the
-               last one
-parts          ``[num_parts + 1]``, first segment of each
+segments       address of int64, ``[num_segments, 6]``: request, its token, key head,
+               first key, behind the last one, and whether these are all of its keys
+num_segments   rows of it
+parts          address of int64, ``[num_parts + 1]``, first segment of each part
 scale          factor on the scores
 softcap        cap of the scores; 0: none
-scores         ``[num_parts, group_size * most_keys]``, room
-peaks          ``[num_segments, group_size]``, the largest score of each query head, times
-               log2 e
-totals         ``[num_segments, group_size]``, the sum of the weights relative to it
-sums           ``[num_segments, group_size * head_size]``, the weighted values
+sinks          address, ``[num_query_heads]`` extra logits; minus infinity: none
+scores         address, ``[num_parts, group_size * most_keys]``, room
+most_keys      keys of the longest segment
+peaks          address, ``[num_segments, group_size]``, the largest score of each query
+               head, times log2 e
+totals         address, ``[num_segments, group_size]``, the sum of the weights relative
+               to it
+sums           address, ``[num_segments, group_size * head_size]``, the weighted values
+output         address of numbers, ``[num_tokens, num_query_heads, head_size]``
 =============  =========================================================================
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import njit, prange
+from numba import carray, njit
 
-from batchwright_plugins.compiled.compiling import compiled
-from batchwright_plugins.compiled.floats import LOG2_E, exp2, narrow, widen
+from batchwright_plugins.compiled.compiling import compiled_work
+from batchwright_plugins.compiled.floats import (
+    LOG2_E,
+    exp2,
+    float_of,
+    floats_at,
+    indices_at,
+    narrow,
+    numbers_at,
+    widen,
+    words_at,
+)
 from batchwright_plugins.compiled.rows import add_weighted_rows, fetch_rows, multiply_rows
+from batchwright_plugins.compiled.team import rows_of
 
-__all__ = ["attend_kernel", "merge_segments", "write_tokens"]
+__all__ = ["attend_work", "merge_work", "write_work"]
 
 _ONE, _TWO = np.float32(1.0), np.float32(2.0)
-
-
-@compiled
-def write_tokens(
-    cache: Any, block_size: int, slots: Any, key: Any, key_step: int, value: Any, value_step: int
-) -> None:
-    """Store tokens; with the first one of a block, set the block's other slots to zero.
-
-    What lay there may be NaN, and NaN times a weight of zero is NaN.
-
-    Args:
-        cache: ``[2 * num_kv_heads, num_slots, head_size]``, keys before values.
-        block_size: Tokens a block.
-        slots: ``[num_tokens]``; those of a block are in order.
-        key: Flat, ``[num_kv_heads, head_size]`` a token.
-        key_step: Elements from one token to the next.
-        value: Like key.
-        value_step: Like key_step.
-    """
-    num_heads, size = cache.shape[0] // 2, cache.shape[2]
-    flat = cache.reshape(-1)
-    for slot in slots:  # each head's row is far from the others: wait for all at once
-        for half in range(2 * num_heads):
-            fetch_rows(flat, (half * cache.shape[1] + slot) * size, 1, size)
-    for token in range(slots.shape[0]):
-        slot = slots[token]
-        if slot % block_size == 0:
-            cache[:, slot + 1 : slot + block_size] = 0
-        for head in range(num_heads):
-            first, other = token * key_step + head * size, token * value_step + head * size
-            cache[head, slot] = key[first : first + size]
-            cache[num_heads + head, slot] = value[other : other + size]
+_FLOAT_BYTES, _INDEX_BYTES, _WORD_BYTES = 4, 4, 8
 
 
 @cache
-def attend_kernel(group_size: int, head_size: int, is_parallel: bool) -> Callable[..., None]:
-    """Attention of single tokens over segments of their keys, for one model's heads.
+def write_work(is_half: int) -> Any:
+    """Stores tokens' keys and values; to be shared out by tokens.
+
+    Behind what ``rows_of`` reads come the cache's address, key heads, slots, head size
+    and block size, the address of ``[num_tokens]`` slots, in which a request's tokens
+    follow each other, and addresses of keys and values, each with the elements from one
+    token to the next. If the first slot of a block is written, those at its end that are
+    not are set to zero: what lay there may be NaN, and NaN times a weight of zero is NaN.
 
     Args:
+        is_half: 1: numbers are bfloat16; 0: float32.
+    """
+
+    def write_tokens(arguments: Any, part: int) -> None:
+        begin, stop = rows_of(arguments, part)
+        (
+            num_tokens,
+            _,
+            cache_at,
+            num_heads,
+            num_slots,
+            size,
+            block_size,
+            slots_at,
+            key_at,
+            key_step,
+            value_at,
+            value_step,
+        ) = carray(arguments, (12,))
+        cache = numbers_at(cache_at, 2 * num_heads * num_slots * size, is_half)
+        slots = words_at(slots_at, num_tokens)
+        keys = numbers_at(key_at, (stop - 1) * key_step + num_heads * size, is_half)
+        values = numbers_at(value_at, (stop - 1) * value_step + num_heads * size, is_half)
+        for token in range(begin, stop):  # a head's row is far from the others: ask for all
+            for half in range(2 * num_heads):
+                fetch_rows(cache, (half * num_slots + slots[token]) * size, 1, size)
+        for token in range(begin, stop):
+            slot = slots[token]
+            end, unused = slot - slot % block_size + block_size, _unused(slots, token, block_size)
+            for head in range(num_heads):
+                row, other = head * num_slots, (num_heads + head) * num_slots
+                first = token * key_step + head * size
+                cache[(row + slot) * size :][:size] = keys[first : first + size]
+                first = token * value_step + head * size
+                cache[(other + slot) * size :][:size] = values[first : first + size]
+                if unused:
+                    cache[(row + end - unused) * size : (row + end) * size] = 0
+                    cache[(other + end - unused) * size : (other + end) * size] = 0
+
+    return compiled_work(write_tokens, variant=f"_{is_half}")
+
+
+@njit(inline="always")
+def _unused(slots: Any, token: Any, block_size: Any) -> Any:
+    """Slots at the end of a block that this token begins, and no other one here fills."""
+    slot = slots[token]
+    if slot % block_size:
+        return 0
+    count = 1
+    while (
+        count < block_size
+        and token + count < slots.shape[0]
+        and slots[token + count] == slot + count
+    ):
+        count += 1
+    return block_size - count
+
+
+@cache
+def attend_work(is_half: int, group_size: int, head_size: int) -> Any:
+    """Attention of single tokens over segments of their keys, for one model's heads.
+
+    Where a segment is all that a token sees, it sets the output; otherwise peaks, totals
+    and sums. Its parts are those of ``parts``.
+
+    Args:
+        is_half: 1: numbers are bfloat16; 0: float32.
         group_size: Query heads that share a key head.
         head_size: Elements a head.
-        is_parallel: Whether parts are spread over threads; otherwise there is one.
-
-    Returns:
-        A function of what is listed above, in that order; it sets the last three.
     """
     num, size = group_size, head_size
 
-    def attend(
-        query: Any,
-        query_step: int,
-        cache: Any,
-        num_slots: int,
-        block_tables: Any,
-        block_size: int,
-        segments: Any,
-        parts: Any,
-        scale: Any,
-        softcap: Any,
-        scores: Any,
-        peaks: Any,
-        totals: Any,
-        sums: Any,
-    ) -> None:
-        values = cache.shape[0] // 2
-        num_parts = parts.shape[0] - 1 if is_parallel else 1  # numba keeps one file for each
-        for part in prange(num_parts):
-            room = scores[part]
-            most = room.shape[0] // num
-            queries = np.empty(num * size, np.float32)
-            for place in range(parts[part], parts[part + 1]):
-                request, token, head, begin, end = segments[place]
-                first = token * query_step + head * num * size
-                for i in range(num * size):
-                    queries[i] = widen(query[first + i]) * scale
-                keys = head * num_slots * size
-                table = block_tables[request]
-                _score(queries, cache, keys, values, table, block_size, begin, end, room, num, size)
+    def attend(arguments: Any, part: int) -> None:
+        (
+            query_at,
+            query_step,
+            cache_at,
+            num_heads,
+            num_slots,
+            tables_at,
+            max_blocks,
+            block_size,
+            segments_at,
+            _,
+            parts_at,
+            scale,
+            softcap,
+            sinks_at,
+            scores_at,
+            most,
+            peaks_at,
+            totals_at,
+            sums_at,
+            output_at,
+        ) = carray(arguments, (20,))
+        cache = numbers_at(cache_at, 2 * num_heads * num_slots * size, is_half)
+        sinks = floats_at(sinks_at, num_heads * num)
+        room = floats_at(scores_at + part * num * most * _FLOAT_BYTES, num * most)
+        queries = np.empty(num * size, np.float32)
+        first_place, last_place = words_at(parts_at + part * _WORD_BYTES, 2)
+        for place in range(first_place, last_place):
+            request, token, head, begin, end, is_whole = words_at(
+                segments_at + place * 6 * _WORD_BYTES, 6
+            )
+            query = numbers_at(query_at, (token + 1) * query_step, is_half)
+            first = token * query_step + head * num * size
+            for i in range(num * size):
+                queries[i] = widen(query[first + i]) * float_of(scale)
+            table = indices_at(tables_at + request * max_blocks * _INDEX_BYTES, max_blocks)
+            keys, values = head * num_slots * size, (num_heads + head) * num_slots * size
+            _score(queries, cache, keys, values, table, block_size, begin, end, room, num, size)
+            peaks = floats_at(peaks_at + place * num * _FLOAT_BYTES, num)
+            totals = floats_at(totals_at + place * num * _FLOAT_BYTES, num)
+            sums = floats_at(sums_at + place * num * size * _FLOAT_BYTES, num * size)
+            for i in range(num):
+                some = room[i * most : i * most + end - begin]
+                peaks[i], totals[i] = _weigh(some, float_of(softcap))
+            _add_up(sums, cache, values, table, block_size, begin, end, room, num, size)
+            if is_whole:
+                start = (token * num_heads + head) * num
+                output = numbers_at(output_at, (start + num) * size, is_half)
                 for i in range(num):
-                    some = room[i * most : i * most + end - begin]
-                    peaks[place, i], totals[place, i] = _weigh(some, softcap)
-                _add_up(
-                    sums[place],
-                    cache,
-                    values + keys,
-                    table,
-                    block_size,
-                    begin,
-                    end,
-                    room,
-                    num,
-                    size,
-                )
+                    share = _share(peaks[i], totals[i], sinks[head * num + i])
+                    for j in range(size):
+                        output[(start + i) * size + j] = narrow(sums[i * size + j] * share, output)
 
-    return compiled(attend, is_parallel=is_parallel, variant=f"_{num}_{size}_{is_parallel:d}")
+    return compiled_work(attend, variant=f"_{is_half}_{num}_{size}")
+
+
+@njit(inline="always")
+def _share(peak: Any, total: Any, sink: Any) -> Any:
+    """Factor on weighted values, so that all weights and the sink's add up to one."""
+    most = max(peak, sink * LOG2_E)
+    factor = exp2(peak - most)
+    return factor / (factor * total + exp2(sink * LOG2_E - most))
 
 
 @njit(inline="always")
@@ -218,38 +293,40 @@ def _weigh(scores: Any, softcap: Any) -> Any:
     return peak * LOG2_E, total
 
 
-@compiled
-def merge_segments(
-    segments: Any, firsts: Any, peaks: Any, totals: Any, sums: Any, sinks: Any, output: Any
-) -> None:
-    """Put the segments of each token and key head together.
+@cache
+def merge_work(is_half: int, group_size: int, head_size: int) -> Any:
+    """Puts the segments of a token and key head together; a part is one that was cut.
 
-    Args:
-        segments: See above.
-        firsts: ``[num_tasks + 1]``, first segment of each token and key head.
-        peaks: See above.
-        totals: See above.
-        sums: See above.
-        sinks: ``[num_query_heads]`` float32 extra logits; minus infinity: none.
-        output: ``[num_tokens, num_query_heads, head_size]``, set at these tokens.
+    Behind the words of ``attend_work`` comes the address of int64 ``[num_cut, 2]``: the
+    first segment of each, and behind its last one.
     """
-    num, size = peaks.shape[1], output.shape[2]
-    mixed = np.empty(size, np.float32)
-    for task in range(firsts.shape[0] - 1):
-        begin, end = firsts[task], firsts[task + 1]
-        token, head = segments[begin, 1], segments[begin, 2]
+    num, size = group_size, head_size
+
+    def merge(arguments: Any, part: int) -> None:
+        words = carray(arguments, (21,))
+        num_heads, segments_at, sinks_at = words[3], words[8], words[13]
+        peaks_at, totals_at, sums_at, output_at, cut_at = words[16:21]
+        begin, end = words_at(cut_at + part * 2 * _WORD_BYTES, 2)
+        _, token, head, _, _, _ = words_at(segments_at + begin * 6 * _WORD_BYTES, 6)
+        sinks = floats_at(sinks_at, num_heads * num)
+        peaks, totals = floats_at(peaks_at, end * num), floats_at(totals_at, end * num)
+        sums = floats_at(sums_at, end * num * size)
+        start = (token * num_heads + head) * num
+        output = numbers_at(output_at, (start + num) * size, is_half)
+        mixed = np.empty(size, np.float32)
         for i in range(num):
-            sink = sinks[head * num + i] * LOG2_E
-            peak = sink
+            peak = np.float32(-np.inf)
             for place in range(begin, end):
-                peak = max(peak, peaks[place, i])
-            total = exp2(sink - peak)
+                peak = max(peak, peaks[place * num + i])
+            total = np.float32(0.0)
             mixed[:] = 0
             for place in range(begin, end):
-                factor = exp2(peaks[place, i] - peak)
-                total += factor * totals[place, i]
+                factor = exp2(peaks[place * num + i] - peak)
+                total += factor * totals[place * num + i]
                 for j in range(size):
-                    mixed[j] += factor * sums[place, i * size + j]
-            share = _ONE / total
+                    mixed[j] += factor * sums[(place * num + i) * size + j]
+            share = _share(peak, total, sinks[head * num + i])
             for j in range(size):
-                output[token, head * num + i, j] = narrow(mixed[j] * share, output)
+                output[(start + i) * size + j] = narrow(mixed[j] * share, output)
+
+    return compiled_work(merge, variant=f"_{is_half}_{num}_{size}")

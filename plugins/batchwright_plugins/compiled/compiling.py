@@ -11,15 +11,19 @@ from zlib import crc32
 
 from numba import njit
 from numba.core.caching import FunctionCache
+from numba.core.ccallback import CFunc
+from numba.core.sigutils import normalize_signature
 
-__all__ = ["compiled"]
+from .atomics import WORK
+
+__all__ = ["compiled", "compiled_work"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _REORDERED = {"contract", "reassoc", "arcp", "nsz"}  # sums; NaN and infinity stay what they are
 
 
-def compiled(function: Function, *, is_parallel: bool = False, variant: str = "") -> Function:
+def compiled(function: Function) -> Function:
     """Compile a function when it is first called with arguments of some types.
 
     The machine code is kept in a file beside its source, or in the user's cache
@@ -28,19 +32,35 @@ def compiled(function: Function, *, is_parallel: bool = False, variant: str = ""
 
     Args:
         function: Of arrays and numbers.
-        is_parallel: Whether its ``prange`` loops are spread over threads.
-        variant: What sets it apart from others that are made by the same code: each has
-            files of its own, since their types do not tell them apart.
     """
-    function.__qualname__ += f"{variant}_{_sources():08x}"
-    dispatcher: Any = njit(
-        nogil=True, fastmath=_REORDERED, error_model="numpy", parallel=is_parallel
-    )(function)
+    function.__qualname__ += f"_{_sources():08x}"
+    dispatcher: Any = njit(nogil=True, fastmath=_REORDERED, error_model="numpy")(function)
     if dispatcher is not function:  # with NUMBA_DISABLE_JIT it is
         with suppress(RuntimeError):  # there is no folder that it may be kept in
             dispatcher._cache = _Kept(function)
     kept: Function = dispatcher
     return kept
+
+
+def compiled_work(function: Function, *, variant: str = "") -> Any:
+    """Compile, at once, a part of some work that threads share; see ``team``.
+
+    Args:
+        function: Of the type ``atomics.WORK``.
+        variant: What sets it apart from others that are made by the same code: each has
+            files of its own. All that the code closes over has to be in it, and to be
+            numbers, which are constants for the compiler.
+
+    Returns:
+        What has the function's address in this process as ``address``.
+    """
+    function.__qualname__ += f"{variant}_{_sources():08x}"
+    options = {"fastmath": _REORDERED, "error_model": "numpy"}
+    work: Any = CFunc(function, normalize_signature(WORK), {}, options)
+    with suppress(RuntimeError):  # there is no folder that it may be kept in
+        work._cache = _Kept(function)
+    work.compile()
+    return work
 
 
 class _Kept(FunctionCache):  # type: ignore[misc]
@@ -53,7 +73,7 @@ class _Kept(FunctionCache):  # type: ignore[misc]
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
             found = super().load_overload(sig, target_context)
-            if found is None or found.signature.args == tuple(sig):
+            if found is None or found.signature.args == tuple(getattr(sig, "args", sig)):
                 return found
         except Exception:  # a file broke: whatever comes of unpickling it
             pass

@@ -1,24 +1,46 @@
-"""Numbers of 16 bits, and powers of two, for functions that numba compiles.
+"""Numbers at addresses, those of 16 bits among them, for functions that numba compiles.
 
 bfloat16 is the upper half of a float32; arrays of it are arrays of uint16 here.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from llvmlite import ir
-from numba import njit, types
+from numba import carray, njit, types
 from numba.extending import intrinsic
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-__all__ = ["LOG2_E", "as_numpy", "as_rows", "exp2", "narrow", "widen"]
+__all__ = [
+    "BFLOAT",
+    "LOG2_E",
+    "as_word",
+    "exp2",
+    "float_of",
+    "floats_at",
+    "indices_at",
+    "is_half",
+    "narrow",
+    "numbers_at",
+    "widen",
+    "words_at",
+]
 
 LOG2_E = np.float32(1.4426950408889634)
+
+class _BFloat(ir.types._BaseFloatType):  # type: ignore[misc]
+    """LLVM's bfloat, which llvmlite has no name for."""
+
+    def _to_string(self) -> str:
+        return "bfloat"
+
+    __str__ = _to_string
+
+
+_BFloat._create_instance()
+BFLOAT = _BFloat()
 
 _FLOAT, _WORD = ir.FloatType(), ir.IntType(32)
 _LEAST, _MOST = np.float32(-126.0), np.float32(127.0)
@@ -30,25 +52,14 @@ _C0, _C1, _C2, _C3, _C4, _C5, _C6 = np.array(
 )
 
 
-def as_numpy(tensor: torch.Tensor) -> NDArray[Any]:
-    """A tensor's own memory as an array: float32, or uint16 for bfloat16."""
-    if tensor.dtype == torch.bfloat16:
-        tensor = tensor.view(torch.uint16)
-    return tensor.numpy()
+def is_half(dtype: torch.dtype) -> int:
+    """1 for bfloat16, 0 for float32: for compilers a constant."""
+    return int(dtype == torch.bfloat16)
 
 
-def as_rows(tokens: torch.Tensor) -> tuple[NDArray[Any], int]:
-    """The memory of ``[num_tokens, num_heads, size]``, flat, whatever lies between tokens.
-
-    Returns:
-        The array, and how many elements lie from one token to the next.
-    """
-    num_tokens, num_heads, size = tokens.shape
-    if tokens.stride()[1:] != (size, 1):
-        tokens = tokens.contiguous()
-    step = tokens.stride(0)
-    length = (num_tokens - 1) * step + num_heads * size
-    return as_numpy(tokens.as_strided((length,), (1,))), step
+def as_word(number: float) -> int:
+    """A float32 among whole numbers; see ``float_of``."""
+    return int(np.float32(number).view(np.int32))
 
 
 @intrinsic
@@ -91,8 +102,49 @@ def narrow(_context: Any, number: Any, array: Any) -> Any:
     return array.dtype(number, array), generate
 
 
+@intrinsic(prefer_literal=True)
+def _pointer(_context: Any, address: Any, kind: Any) -> Any:
+    kinds = types.float32, types.uint16, types.int32, types.int64
+    pointer = types.CPointer(kinds[kind.literal_value])
+
+    def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], context.get_value_type(pointer))
+
+    return pointer(types.int64, kind), generate
+
+
+@njit(inline="always")
+def numbers_at(address: Any, length: Any, is_half: Any) -> Any:
+    """The numbers at an address: of 16 bits if ``is_half`` is 1, float32 if it is 0."""
+    return carray(_pointer(address, is_half), (length,))
+
+
+@njit(inline="always")
+def floats_at(address: Any, length: Any) -> Any:
+    """The float32 numbers at an address."""
+    return carray(_pointer(address, 0), (length,))
+
+
+@njit(inline="always")
+def indices_at(address: Any, length: Any) -> Any:
+    """The whole numbers of 32 bits at an address."""
+    return carray(_pointer(address, 2), (length,))
+
+
+@njit(inline="always")
+def words_at(address: Any, length: Any) -> Any:
+    """The whole numbers of 64 bits at an address."""
+    return carray(_pointer(address, 3), (length,))
+
+
 def _word(value: int) -> Any:
     return ir.Constant(_WORD, value)
+
+
+@njit(inline="always")
+def float_of(word: Any) -> Any:
+    """The float32 that ``as_word`` made this of."""
+    return _as_float(np.uint32(word))
 
 
 @njit(inline="always")

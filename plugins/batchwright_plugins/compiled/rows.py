@@ -14,7 +14,9 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["add_weighted_rows", "fetch_rows", "multiply_rows"]
+from .floats import BFLOAT
+
+__all__ = ["add_row", "add_weighted_rows", "fetch_rows", "multiply_rows", "store_row"]
 
 _FLOAT, _WORD, _HALF = ir.FloatType(), ir.IntType(32), ir.IntType(16)
 _LINE_BYTES = 64
@@ -182,6 +184,53 @@ def add_weighted_rows(
     index = types.intp
     arguments = (sums, rows, index, index, weights, index, index, num_sums, size)
     return types.void(*arguments), generate
+
+
+@intrinsic(prefer_literal=True)
+def add_row(_context: Any, sums: Any, at: Any, numbers: Any, place: Any, size: Any) -> Any:
+    """Add a row of numbers to sums.
+
+    Args:
+        sums: Flat float32.
+        at: Where in it the row begins.
+        numbers: Flat float32, or uint16 for bfloat16.
+        place: Where in it the row begins.
+        size: Elements; a constant.
+    """
+    width = size.literal_value
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        code = _Code(context, builder, signature, arguments, width)
+        total = builder.fadd(code.load(0, arguments[1]), code.load(2, arguments[3]))
+        builder.store(total, code.row_at(0, arguments[1]), align=4)
+        return context.get_dummy_value()
+
+    return types.void(sums, types.intp, numbers, types.intp, size), generate
+
+
+@intrinsic(prefer_literal=True)
+def store_row(_context: Any, result: Any, place: Any, sums: Any, at: Any, size: Any) -> Any:
+    """Store a row of sums as numbers of an array's type, rounded to the nearest.
+
+    Args:
+        result: Flat float32, or uint16 for bfloat16.
+        place: Where in it the row begins.
+        sums: Flat float32.
+        at: Where in it the row begins.
+        size: Elements; a constant.
+    """
+    width = size.literal_value
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        code = _Code(context, builder, signature, arguments, width)
+        row, pointer = code.load(2, arguments[3]), code.element(0, arguments[1])
+        if result.dtype == types.uint16:
+            row = builder.fptrunc(row, ir.VectorType(BFLOAT, width))
+        pointer = builder.bitcast(pointer, row.type.as_pointer())
+        builder.store(row, pointer, align=result.dtype.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return types.void(result, types.intp, sums, types.intp, size), generate
 
 
 @intrinsic

@@ -2,76 +2,130 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
+import torch
+from numba import carray
 
-from batchwright_plugins.compiled.compiling import compiled
-from batchwright_plugins.compiled.floats import LOG2_E, as_numpy, as_rows, exp2, narrow, widen
+from batchwright_plugins.compiled.compiling import compiled_work
+from batchwright_plugins.compiled.floats import (
+    LOG2_E,
+    as_word,
+    exp2,
+    float_of,
+    is_half,
+    narrow,
+    numbers_at,
+    widen,
+)
+from batchwright_plugins.compiled.team import rows_of, share_rows
 
-__all__ = ["as_numpy", "as_rows", "gate_by_silu", "normalise", "rotate_heads"]
+__all__ = ["gate_by_silu", "normalise", "rotate_heads"]
 
 _ONE = np.float32(1.0)
 
 
-@compiled
-def normalise(x: Any, gain: Any, eps: Any, result: Any) -> None:
+def normalise(x: torch.Tensor, gain: torch.Tensor, eps: float) -> torch.Tensor:
     """Root mean square norm of each row.
 
     Args:
-        x: ``[num_rows, size]``.
-        gain: ``[size]``.
+        x: ``[..., size]``, contiguous.
+        gain: ``[size]``, of the type of x or float32.
         eps: Added to the mean square.
-        result: Like x, set.
     """
-    size = x.shape[1]
-    for row in range(x.shape[0]):
-        total = np.float32(0.0)
-        for i in range(size):
-            element = widen(x[row, i])
-            total += element * element
-        factor = _ONE / np.sqrt(total / np.float32(size) + eps)
-        for i in range(size):
-            result[row, i] = narrow(widen(x[row, i]) * factor * widen(gain[i]), result)
+    size, result = x.shape[-1], torch.empty_like(x)
+    addresses = x.data_ptr(), gain.data_ptr(), result.data_ptr()
+    arguments = (size, as_word(eps), *addresses)
+    work = _normalise(is_half(x.dtype), is_half(gain.dtype))
+    share_rows(work, x.numel() // size, size, *arguments)
+    return result
 
 
-@compiled
 def rotate_heads(
-    heads: Any, step: int, num_heads: int, cosines: Any, sines: Any, rotary_size: int
+    heads: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor, rotary_size: int
 ) -> None:
-    """Turn heads in place; see ``elementwise.rotate``.
-
-    Args:
-        heads: Flat, ``[num_heads, head_size]`` a token.
-        step: Elements from one token to the next.
-        num_heads: How many are turned.
-        cosines: ``[num_tokens, 1, head_size]``.
-        sines: ``[num_tokens, 1, head_size]``, the first half with the sign turned.
-        rotary_size: Elements of each that are turned.
-    """
-    half, size = rotary_size // 2, cosines.shape[2]
-    for token in range(cosines.shape[0]):
-        cosine, sine = cosines[token, 0, :half], sines[token, 0, half:rotary_size]
-        for head in range(num_heads):
-            begin = token * step + head * size
-            left, right = heads[begin : begin + half], heads[begin + half : begin + rotary_size]
-            for i in range(half):
-                first, second = widen(left[i]), widen(right[i])
-                c, s = widen(cosine[i]), widen(sine[i])
-                left[i] = narrow(first * c - second * s, heads)
-                right[i] = narrow(second * c + first * s, heads)
+    """Turn heads in place; see ``elementwise.rotate``."""
+    num_tokens, num_heads, size = heads.shape
+    shape = heads.stride(0), num_heads, size, rotary_size
+    addresses = heads.data_ptr(), cosines.data_ptr(), sines.data_ptr()
+    share_rows(_rotate(is_half(heads.dtype)), num_tokens, num_heads * size, *shape, *addresses)
 
 
-@compiled
-def gate_by_silu(gate_up: Any, result: Any) -> None:
+def gate_by_silu(gate_up: torch.Tensor) -> torch.Tensor:
     """``silu(gate) * up`` where a row is a gate and then what it gates.
 
     Args:
-        gate_up: ``[num_rows, 2 * size]``.
-        result: ``[num_rows, size]``, set.
+        gate_up: ``[num_rows, 2 * size]``, contiguous.
     """
-    size = result.shape[1]
-    for row in range(result.shape[0]):
-        for i in range(size):
-            gate, up = widen(gate_up[row, i]), widen(gate_up[row, size + i])
-            result[row, i] = narrow(gate * up / (_ONE + exp2(-gate * LOG2_E)), result)
+    num_rows, size = gate_up.shape[0], gate_up.shape[1] // 2
+    result = gate_up.new_empty(num_rows, size)
+    addresses = gate_up.data_ptr(), result.data_ptr()
+    share_rows(_gate(is_half(gate_up.dtype)), num_rows, 4 * size, size, *addresses)
+    return result
+
+
+@cache
+def _normalise(is_half: int, is_half_gain: int) -> Any:
+    def normalise_rows(arguments: Any, part: int) -> None:
+        begin, stop = rows_of(arguments, part)
+        _, _, size, eps, x_at, gain_at, result_at = carray(arguments, (7,))
+        x = numbers_at(x_at, stop * size, is_half)
+        gain = numbers_at(gain_at, size, is_half_gain)
+        result = numbers_at(result_at, stop * size, is_half)
+        for row in range(begin, stop):
+            inputs, outputs = x[row * size :][:size], result[row * size :][:size]
+            total = np.float32(0.0)
+            for i in range(size):
+                element = widen(inputs[i])
+                total += element * element
+            factor = _ONE / np.sqrt(total / np.float32(size) + float_of(eps))
+            for i in range(size):
+                outputs[i] = narrow(widen(inputs[i]) * factor * widen(gain[i]), result)
+
+    return compiled_work(normalise_rows, variant=f"_{is_half}_{is_half_gain}")
+
+
+@cache
+def _rotate(is_half: int) -> Any:
+    def rotate_rows(arguments: Any, part: int) -> None:
+        begin, stop = rows_of(arguments, part)
+        _, _, step, num_heads, size, rotary_size, heads_at, cosines_at, sines_at = carray(
+            arguments, (9,)
+        )
+        heads = numbers_at(heads_at, (stop - 1) * step + num_heads * size, is_half)
+        cosines = numbers_at(cosines_at, stop * size, is_half)
+        sines = numbers_at(sines_at, stop * size, is_half)
+        half = rotary_size // 2
+        for token in range(begin, stop):
+            cosine = cosines[token * size :][:half]
+            sine = sines[token * size + half :][:half]
+            for head in range(num_heads):
+                first = token * step + head * size
+                left, right = heads[first : first + half], heads[first + half :][:half]
+                for i in range(half):
+                    before, after = widen(left[i]), widen(right[i])
+                    c, s = widen(cosine[i]), widen(sine[i])
+                    left[i] = narrow(before * c - after * s, heads)
+                    right[i] = narrow(after * c + before * s, heads)
+
+    return compiled_work(rotate_rows, variant=f"_{is_half}")
+
+
+@cache
+def _gate(is_half: int) -> Any:
+    def gate_rows(arguments: Any, part: int) -> None:
+        begin, stop = rows_of(arguments, part)
+        _, _, size, gate_up_at, result_at = carray(arguments, (5,))
+        gate_up = numbers_at(gate_up_at, stop * 2 * size, is_half)
+        result = numbers_at(result_at, stop * size, is_half)
+        for row in range(begin, stop):
+            gates, ups = gate_up[row * 2 * size :][:size], gate_up[row * 2 * size + size :][:size]
+            outputs = result[row * size :][:size]
+            for i in range(size):
+                gate = widen(gates[i])
+                silu = gate / (_ONE + exp2(-gate * LOG2_E))
+                outputs[i] = narrow(silu * widen(ups[i]), result)
+
+    return compiled_work(gate_rows, variant=f"_{is_half}")

@@ -2,8 +2,7 @@
 
 On a CPU each of these is a pass over a few thousand numbers, which several of torch's
 operations, and waking threads for them, take several times as long as. Where numba is
-installed, one compiled function does it; without it, and for many tokens where many
-threads compute, torch.
+installed, one compiled function does it; without it, torch.
 """
 
 from __future__ import annotations
@@ -12,16 +11,12 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-import numpy as np
 import torch
 from torch.nn.functional import rms_norm, silu
 
 from batchwright_plugins.compiled.compiler import problem
 
 __all__ = ["gate", "normalise", "rotate"]
-
-_MOST_ELEMENTS = 1 << 18  # from there on several of torch's threads are faster than one
-_FEW_THREADS = 2  # which never are
 
 
 def normalise(x: torch.Tensor, gain: torch.Tensor, eps: float) -> torch.Tensor:
@@ -37,9 +32,7 @@ def normalise(x: torch.Tensor, gain: torch.Tensor, eps: float) -> torch.Tensor:
     """
     kernels = _kernels(x)
     if kernels is not None and x.is_contiguous():
-        result, size = torch.empty_like(x), x.shape[-1]
-        rows, results = (kernels.as_numpy(t.view(-1, size)) for t in (x, result))
-        kernels.normalise(rows, kernels.as_numpy(gain), np.float32(eps), results)
+        result: torch.Tensor = kernels.normalise(x, gain, eps)
         return result
     if gain.dtype == x.dtype:
         return rms_norm(x, gain.shape, gain, eps)
@@ -62,8 +55,7 @@ def rotate(
     """
     kernels = _kernels(heads)
     if kernels is not None and heads.stride()[1:] == (heads.shape[2], 1):
-        factors = kernels.as_numpy(cosines), kernels.as_numpy(sines)
-        kernels.rotate_heads(*kernels.as_rows(heads), heads.shape[1], *factors, rotary_size)
+        kernels.rotate_heads(heads, cosines, sines, rotary_size)
         return heads
     half = rotary_size // 2
     parts = [heads[..., half:rotary_size], heads[..., :half]]
@@ -84,8 +76,7 @@ def gate(gate_up: torch.Tensor, activation: Callable[[torch.Tensor], torch.Tenso
     """
     kernels = _kernels(gate_up) if activation is silu else None
     if kernels is not None and gate_up.is_contiguous():
-        result = gate_up.new_empty(gate_up.shape[0], gate_up.shape[1] // 2)
-        kernels.gate_by_silu(kernels.as_numpy(gate_up), kernels.as_numpy(result))
+        result: torch.Tensor = kernels.gate_by_silu(gate_up)
         return result
     gates, up = gate_up.chunk(2, -1)
     return activation(gates).mul_(up)
@@ -94,8 +85,6 @@ def gate(gate_up: torch.Tensor, activation: Callable[[torch.Tensor], torch.Tenso
 def _kernels(x: torch.Tensor) -> Any:
     """The compiled functions, if they are there and serve this tensor; else None."""
     if x.device.type != "cpu" or x.dtype == torch.float16:
-        return None
-    if x.numel() > _MOST_ELEMENTS and torch.get_num_threads() > _FEW_THREADS:
         return None
     return _compiled()
 

@@ -7,6 +7,8 @@ from typing import Protocol
 import torch
 from torch.nn.functional import linear
 
+from batchwright_plugins.compiled.compiler import problem
+
 __all__ = ["Linear", "make_linear"]
 
 _LEAST_PACKED = 1 << 16  # weights; below, oneDNN's call costs more than it saves in float32
@@ -32,6 +34,13 @@ def make_linear(weight: torch.Tensor, bias: torch.Tensor | None = None) -> Linea
         weight: ``[num_outputs, num_inputs]``; not kept where it is laid out anew.
         bias: ``[num_outputs]`` or None.
     """
+    if weight.device.type == "cpu" and problem() is None:
+        from batchwright_plugins.compiled.products import serves
+
+        if serves(weight):
+            from .compiled_linear import CompiledLinear
+
+            return CompiledLinear(weight, bias)
     pays = weight.numel() >= _LEAST_PACKED or weight.dtype == torch.bfloat16
     if weight.device.type == "cpu" and weight.dtype != torch.float16 and pays and _has_onednn():
         return _Packed(weight, bias)

@@ -1,0 +1,57 @@
+"""A matrix product with fixed weights by a compiled kernel of our own."""
+
+from __future__ import annotations
+
+import torch
+
+from batchwright_plugins.compiled.floats import is_half
+from batchwright_plugins.compiled.products import COLUMNS, multiply_work, pack
+from batchwright_plugins.compiled.team import share_parts
+
+__all__ = ["CompiledLinear"]
+
+_ROWS_A_PART = 256  # their inputs stay in a core's cache while weights pass by
+
+
+class CompiledLinear:
+    """See ``linear.Linear``.
+
+    Args:
+        weight: ``[num_outputs, num_inputs]``, float32 or bfloat16; not kept.
+        bias: ``[num_outputs]`` or None.
+    """
+
+    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
+        self._num_outputs, self._num_inputs = weight.shape
+        self._num_panels = -(-self._num_outputs // COLUMNS)
+        self._weights = pack(weight)
+        self._bias = None if bias is None else bias.contiguous()
+        self._work = multiply_work(is_half(weight.dtype))
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return self._multiply(x.contiguous(), None)
+
+    def added_to(self, residual: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        return self._multiply(x.contiguous(), residual.contiguous())
+
+    def _multiply(self, x: torch.Tensor, residual: torch.Tensor | None) -> torch.Tensor:
+        num_rows = x.shape[0]
+        result = x.new_empty(num_rows, self._num_outputs)
+        arguments = (
+            x.data_ptr(),
+            self._weights.data_ptr(),
+            _address(self._bias),
+            _address(residual),
+            result.data_ptr(),
+            num_rows,
+            self._num_inputs,
+            self._num_outputs,
+            _ROWS_A_PART,
+        )
+        parts = -(-num_rows // _ROWS_A_PART) * self._num_panels
+        share_parts(self._work, arguments, parts)
+        return result
+
+
+def _address(tensor: torch.Tensor | None) -> int:
+    return 0 if tensor is None else tensor.data_ptr()
