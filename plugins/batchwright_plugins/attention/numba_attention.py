@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from attrs import frozen
 
+from batchwright.protocols.attention import LayerCall
 from batchwright_plugins.compiled.floats import as_numpy, as_rows
 
 from .decode_segments import DecodeSegments
@@ -81,14 +82,15 @@ class NumbaPagedAttention:
         spec, nought = self._spec, np.zeros(1, np.int64)
         self._tables = np.zeros((1, 2), np.int32)
         query = torch.zeros(1, spec.num_query_heads, spec.head_size, dtype=self._dtype)
-        key = as_rows(query[:, : spec.num_kv_heads])
-        write_tokens(self._layers[0], self._cache.block_size, nought[:0], *key, *key)
+        key = query[:, : spec.num_kv_heads]
+        rows, call = as_rows(key), LayerCall(0, query, key, key, scale=1.0)
+        write_tokens(self._layers[0], self._cache.block_size, nought[:0], *rows, *rows)
         for num_parts in (1, 2):
             segments = DecodeSegments.divide(
                 nought, nought, nought, nought + 2, spec.num_kv_heads, num_parts
             )
             decodes = _Decodes.reserve(segments, self._group_size, spec.head_size)
-            self._attend(0, decodes, query, torch.empty_like(query), 1.0, (None, None))
+            self._attend(call, decodes, torch.empty_like(query))
 
     def begin_step(self, batch: AttentionBatch) -> None:
         """Divide the step's decodes into parts, once for each window of some layer."""
@@ -146,57 +148,38 @@ class NumbaPagedAttention:
         )
         return _Decodes.reserve(segments, self._group_size, self._spec.head_size)
 
-    def forward(
-        self,
-        layer: int,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        *,
-        scale: float,
-        softcap: float | None = None,
-        sinks: torch.Tensor | None = None,
-    ) -> torch.Tensor:
+    def forward(self, call: LayerCall) -> torch.Tensor:
         """See ``AttentionBackend.forward``.
 
         All tokens are written before any is read: a request may read blocks that
         another one fills in the same step.
         """
-        cache, size = self._layers[layer], self._cache.block_size
-        write_tokens(cache, size, self._slots, *as_rows(key), *as_rows(value))
-        window = self._spec.sliding_windows[layer]
-        output = torch.empty(query.shape, dtype=query.dtype)
+        cache, size = self._layers[call.layer], self._cache.block_size
+        write_tokens(cache, size, self._slots, *as_rows(call.key), *as_rows(call.value))
+        window = self._spec.sliding_windows[call.layer]
+        output = torch.empty(call.query.shape, dtype=call.query.dtype)
         decodes = self._decodes[window]
         if decodes is not None:
-            self._attend(layer, decodes, query, output, scale, (softcap, sinks))
+            self._attend(call, decodes, output)
         for span in self._spans[window]:
-            extra = softcap, sinks
-            self._prefills.attend(layer, span, (query, key, value), output, scale, extra)
+            self._prefills.attend(call, span, output)
         return output
 
-    def _attend(
-        self,
-        layer: int,
-        decodes: _Decodes,
-        query: torch.Tensor,
-        output: torch.Tensor,
-        scale: float,
-        extra: tuple[float | None, torch.Tensor | None],
-    ) -> None:
-        cache, segments, (softcap, sinks) = self._layers[layer], decodes.segments, extra
+    def _attend(self, call: LayerCall, decodes: _Decodes, output: torch.Tensor) -> None:
+        cache, segments, sinks = self._layers[call.layer], decodes.segments, call.sinks
         is_parallel = segments.num_parts > 1
         kernel = attend_kernel(self._group_size, self._spec.head_size, is_parallel)
         with _ONE_AT_A_TIME if is_parallel else nullcontext():
             kernel(
-                *as_rows(query),
+                *as_rows(call.query),
                 cache.reshape(-1),
                 cache.shape[1],
                 self._tables,
                 self._cache.block_size,
                 segments.segments,
                 segments.parts,
-                np.float32(scale),
-                np.float32(softcap or 0.0),
+                np.float32(call.scale),
+                np.float32(call.softcap or 0.0),
                 decodes.scores,
                 decodes.peaks,
                 decodes.totals,
