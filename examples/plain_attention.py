@@ -31,19 +31,19 @@ class PlainAttention(AttentionBackend):
             self.requests.append((tokens, blocks * size + position % size, distance))
             start += count
 
-    def forward(self, layer, query, key, value, *, scale, softcap=None, sinks=None):
-        cache, window = self.caches[layer], self.spec.sliding_windows[layer]
-        cache[:, self.new_slots] = self.torch.stack((key, value))  # all, before any is read
-        group = query.shape[1] // key.shape[1]
-        output = self.torch.empty_like(query)
+    def forward(self, call):
+        cache, window = self.caches[call.layer], self.spec.sliding_windows[call.layer]
+        cache[:, self.new_slots] = self.torch.stack((call.key, call.value))  # before any is read
+        query, group = call.query.float(), call.query.shape[1] // call.key.shape[1]
+        output = self.torch.empty_like(call.query)
         for tokens, slots, distance in self.requests:
             if window is not None:  # what lies behind it may have been given away
                 first = max(0, len(slots) - len(distance) + 1 - window)
                 slots, distance = slots[first:], distance[:, first:]
             keys, values = cache[:, slots].float().repeat_interleave(group, 2)
-            scores = self.torch.einsum("qhd,khd->hqk", query[tokens].float(), keys) * scale
-            if softcap is not None:
-                scores = softcap * self.torch.tanh(scores / softcap)
+            scores = self.torch.einsum("qhd,khd->hqk", query[tokens], keys) * call.scale
+            if call.softcap is not None:
+                scores = call.softcap * self.torch.tanh(scores / call.softcap)
             hidden = (distance < 0) | (distance >= (window or len(slots)))
             weights = scores.masked_fill(hidden, float("-inf")).softmax(-1)
             output[tokens] = self.torch.einsum("hqk,khd->qhd", weights, values).to(output.dtype)

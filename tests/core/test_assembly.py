@@ -143,7 +143,7 @@ class Backend(AttentionBackend):
     def begin_step(self, batch):  # type: ignore[no-untyped-def]
         raise NotImplementedError
 
-    def forward(self, layer, query, key, value, *, scale, softcap=None, sinks=None):  # type: ignore[no-untyped-def]
+    def forward(self, call):  # type: ignore[no-untyped-def]
         raise NotImplementedError
 
     def copy_blocks(self, copies):  # type: ignore[no-untyped-def]

@@ -25,6 +25,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from batchwright.assembly import Assembly
 from batchwright.config import Config
+from batchwright.protocols.attention import LayerCall
 from batchwright.testing.attention import Case, Shape, make_batch
 
 BACKENDS = ("torch", "triton", "xformers", "torch-varlen")
@@ -131,7 +132,7 @@ def backend_call(name: str, work: Work) -> Callable[[], Any] | str:
     tables = [part.tolist() for part in order.split(needs)]
     backend.begin_step(make_batch(tables, case.requests, case.block_size, case.device))
     query, key = _queries_and_keys(case)
-    return lambda: backend.forward(0, query, key, key, scale=0.1)
+    return lambda: backend.forward(LayerCall(0, query, key, key, scale=0.1))
 
 
 def _backend(name: str) -> Any:

@@ -14,6 +14,7 @@ from attrs import frozen
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
+from batchwright.protocols.attention import LayerCall
 from batchwright.testing.attention import Case, Shape, make_batch
 from batchwright_plugins.attention import triton_attention
 from batchwright_plugins.attention.triton_attention import TritonPagedAttention
@@ -83,7 +84,7 @@ def compile_case(fields: dict[str, Any], splits: int) -> None:
     query = torch.zeros(tokens, case.spec.num_query_heads, case.head_size, dtype=dtype)
     key = torch.zeros(tokens, case.num_kv_heads, case.head_size, dtype=dtype)
     sinks = query[0, :, 0] if case.sinks else None
-    attention.forward(0, query, key, key, scale=0.1, softcap=case.softcap, sinks=sinks)
+    attention.forward(LayerCall(0, query, key, key, scale=0.1, softcap=case.softcap, sinks=sinks))
 
 
 def main() -> None:

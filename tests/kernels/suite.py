@@ -17,6 +17,7 @@ import torch
 from attrs import evolve
 
 from batchwright import Engine, SamplingParams
+from batchwright.protocols.attention import LayerCall
 from batchwright.testing.attention import (
     Case,
     Shape,
@@ -185,11 +186,11 @@ def test_blocks_behind_the_window_are_never_read(name: str, window: int | None) 
     )
     table = [1, 2, 3]
     backend.begin_step(make_batch([table], [Shape(0, 40)], 16, DEVICE))
-    backend.forward(0, keys[:40], keys[:40], values[:40], scale=0.125)
+    backend.forward(LayerCall(0, keys[:40], keys[:40], values[:40], scale=0.125))
     if window is not None:
         table = [0, 0, 3]  # positions 34 to 40 are all in the third block
     backend.begin_step(make_batch([table], [Shape(40, 1)], 16, DEVICE))
-    actual = backend.forward(0, keys[40:], keys[40:], values[40:], scale=0.125)
+    actual = backend.forward(LayerCall(0, keys[40:], keys[40:], values[40:], scale=0.125))
     expected = dense_attention(keys[40:], keys, values, window=window, scale=0.125)
     torch.testing.assert_close(actual.double(), expected, atol=4e-3, rtol=0)
 

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from attrs import define, frozen
+from attrs import define, field, frozen
 
 from batchwright.messages import BlockCopy
 from batchwright.protocols.component import Component
@@ -66,6 +66,29 @@ class AttentionBatch:
     slot_mapping: torch.Tensor
 
 
+@frozen(eq=False)
+class LayerCall:
+    """One layer's attention in one step.
+
+    Args:
+        layer: Index of the attention layer.
+        query: ``[num_tokens, num_query_heads, head_size]``, positions already applied.
+        key: ``[num_tokens, num_kv_heads, head_size]``, positions already applied.
+        value: ``[num_tokens, num_kv_heads, head_size]``.
+        scale: Factor on the scores.
+        softcap: Scores become ``softcap * tanh(score / softcap)``; None: they stay.
+        sinks: ``[num_query_heads]`` extra logit a head in the softmax; None: none.
+    """
+
+    layer: int
+    query: torch.Tensor
+    key: torch.Tensor
+    value: torch.Tensor
+    scale: float = field(kw_only=True)
+    softcap: float | None = field(default=None, kw_only=True)
+    sinks: torch.Tensor | None = field(default=None, kw_only=True)
+
+
 class AttentionBackend(Component):
     """Paged attention for one model: holds the cache and computes with it.
 
@@ -91,30 +114,14 @@ class AttentionBackend(Component):
         """Prepare what all layers of this step share."""
 
     @abstractmethod
-    def forward(
-        self,
-        layer: int,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        *,
-        scale: float,
-        softcap: float | None = None,
-        sinks: torch.Tensor | None = None,
-    ) -> torch.Tensor:
+    def forward(self, call: LayerCall) -> torch.Tensor:
         """Write this step's keys and values and attend, causally, over the cache.
 
         Args:
-            layer: Index of the attention layer.
-            query: ``[num_tokens, num_query_heads, head_size]``.
-            key: ``[num_tokens, num_kv_heads, head_size]``, positions already applied.
-            value: ``[num_tokens, num_kv_heads, head_size]``.
-            scale: Factor on the scores.
-            softcap: Scores become ``softcap * tanh(score / softcap)``.
-            sinks: ``[num_query_heads]`` extra logit a head in the softmax.
+            call: Which layer, and what it attends with.
 
         Returns:
-            ``[num_tokens, num_query_heads, head_size]``.
+            ``[num_tokens, num_query_heads, head_size]``, in the type of the queries.
         """
 
     @abstractmethod

@@ -13,7 +13,12 @@ import torch
 from attrs import frozen
 
 from batchwright.messages import BlockCopy
-from batchwright.protocols.attention import AttentionBackend, AttentionBatch, AttentionSpec
+from batchwright.protocols.attention import (
+    AttentionBackend,
+    AttentionBatch,
+    AttentionSpec,
+    LayerCall,
+)
 
 TOLERANCE: Final = {"float32": 2e-5, "bfloat16": 3e-2, "float16": 4e-3}
 """Largest difference to the reference, by what is computed in."""
@@ -181,13 +186,13 @@ def check_copies(case: Case, backend: AttentionBackend) -> None:
     whole = [Shape(0, case.block_size)]
     backend.begin_step(make_batch([[1]], whole, case.block_size, case.device))
     for layer in layers:
-        backend.forward(layer, old, old, old, scale=1.0)
+        backend.forward(LayerCall(layer, old, old, old, scale=1.0))
     backend.copy_blocks([BlockCopy(1, 2)])
     backend.copy_blocks([])
     backend.begin_step(make_batch([[2, 4], [1, 5]], case.requests, case.block_size, case.device))
     new = torch.ones(2, *shape[1:], device=case.device, dtype=dtype)
     for layer in layers:
-        copied, original = backend.forward(layer, new, new, new, scale=1.0)
+        copied, original = backend.forward(LayerCall(layer, new, new, new, scale=1.0))
         assert torch.equal(copied, original), f"layer {layer}: the copy differs"
         assert torch.isfinite(copied).all(), f"layer {layer}: the copy is not finite"
 
@@ -209,7 +214,7 @@ def fill_with_nan(backend: AttentionBackend, case: Case, num_blocks: int) -> Non
     nothing = torch.full((num_tokens, spec.num_kv_heads, spec.head_size), math.nan, **options)
     query = torch.zeros(num_tokens, spec.num_query_heads, spec.head_size, **options)
     for layer in range(spec.num_layers):
-        backend.forward(layer, query, nothing, nothing, scale=1.0)
+        backend.forward(LayerCall(layer, query, nothing, nothing, scale=1.0))
 
 
 class _Check:
@@ -261,7 +266,8 @@ class _Check:
             key = torch.cat([self.keys[layer][index][part] for index, part in pairs])
             value = torch.cat([self.values[layer][index][part] for index, part in pairs])
             queries.append(query)
-            outputs.append(self.backend.forward(layer, query, key, value, **self.extra))
+            call = LayerCall(layer, query, key, value, **self.extra)
+            outputs.append(self.backend.forward(call))
         return queries, outputs
 
     def _compare(self, layer: int, index: int, query: torch.Tensor, actual: torch.Tensor) -> None:

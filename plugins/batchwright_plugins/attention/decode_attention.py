@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 if TYPE_CHECKING:
-    from batchwright.protocols.attention import AttentionSpec
+    from batchwright.protocols.attention import AttentionSpec, LayerCall
 
     from .decode_groups import DecodeGroup
     from .kept_groups import KeptGroups
@@ -59,36 +59,23 @@ class DecodeAttention:
             self._scores = torch.empty(num_scores * self._num_heads, **self._options)
             self._weights = torch.empty_like(self._scores)
 
-    def attend(
-        self,
-        layer: int,
-        group: DecodeGroup,
-        tensors: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
-        output: torch.Tensor,
-        scale: float,
-        extra: tuple[float | None, torch.Tensor | None],
-    ) -> None:
+    def attend(self, call: LayerCall, group: DecodeGroup, output: torch.Tensor) -> None:
         """Compute a group.
 
         Args:
-            layer: Index of the layer.
+            call: The layer, with the tokens of the whole batch.
             group: Who is computed.
-            tensors: Query, key and value of the whole batch, each
-                ``[num_tokens, heads, head_size]``.
             output: Like the query, filled in for this group.
-            scale: Factor on the scores.
-            extra: Soft cap and sinks, each None where there is none.
         """
-        query = tensors[0]
-        some = query if group.tokens is None else query.index_select(0, group.tokens)
+        some = _of(group, call.query)
         shape = (group.num_reqs, self._num_kv_heads, self._group_size, self._head_size)
         queries = some.view(shape).transpose(0, 1).contiguous()
         shared_key = shared_value = None
         if group.shared_rows is not None:
-            shared_key, shared_value = self._cache.gather(layer, group.shared_rows, None)
-        key, value = self._own(layer, group, tensors)
-        scores = self._score(group, queries, key, shared_key, scale)
-        weights = self._weigh(scores, group.num_reqs, extra)
+            shared_key, shared_value = self._cache.gather(call.layer, group.shared_rows, None)
+        key, value = self._own(call, group)
+        scores = self._score(group, queries, key, shared_key, call.scale)
+        weights = self._weigh(scores, group.num_reqs, call)
         result = self._sum(group, weights, value, shared_value)
         result = result.view(queries.shape).transpose(0, 1)
         if group.tokens is None:
@@ -96,28 +83,22 @@ class DecodeAttention:
         else:
             output.index_copy_(0, group.tokens, result.reshape(some.shape))
 
-    def _own(
-        self,
-        layer: int,
-        group: DecodeGroup,
-        tensors: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def _own(self, call: LayerCall, group: DecodeGroup) -> tuple[torch.Tensor, torch.Tensor]:
         """Keys and values, ``[num_kv_heads * num_reqs, num_keys, head_size]``."""
         num_rows = self._num_kv_heads * group.num_reqs
         if group.kept is None:
             assert group.rows is not None
-            gathered = self._cache.gather(layer, group.rows, group.blanks, group.begin)
+            gathered = self._cache.gather(call.layer, group.rows, group.blanks, group.begin)
             key, value = (t.view(num_rows, -1, self._head_size) for t in gathered)
             return key, value
         assert self._keeper is not None
-        room = self._keeper.room(group.kept, layer, group.num_reqs)
+        room = self._keeper.room(group.kept, call.layer, group.num_reqs)
         if group.rows is not None:
-            self._cache.gather_into(layer, group.rows, room)
+            self._cache.gather_into(call.layer, group.rows, room)
         else:
             halves = room.view(2, -1, self._head_size)
-            for half, tokens in zip(halves, tensors[1:], strict=True):
-                new = tokens if group.tokens is None else tokens.index_select(0, group.tokens)
-                new = new.transpose(0, 1).reshape(num_rows, self._head_size)
+            for half, tokens in zip(halves, (call.key, call.value), strict=True):
+                new = _of(group, tokens).transpose(0, 1).reshape(num_rows, self._head_size)
                 half.index_copy_(0, group.places, new)
         return room[:num_rows], room[num_rows:]
 
@@ -154,10 +135,8 @@ class DecodeAttention:
         shape = (*rows.shape[:2], num_keys)
         return room[: rows.shape[0] * self._group_size * num_keys].view(shape)
 
-    def _weigh(
-        self, scores: torch.Tensor, num_reqs: int, extra: tuple[float | None, torch.Tensor | None]
-    ) -> torch.Tensor:
-        softcap, sinks = extra
+    def _weigh(self, scores: torch.Tensor, num_reqs: int, call: LayerCall) -> torch.Tensor:
+        softcap, sinks = call.softcap, call.sinks
         if softcap is None and sinks is None:
             weights = self._room(self._weights, scores, scores.shape[-1])
             return torch.softmax(scores, -1, out=weights)
@@ -185,3 +164,8 @@ class DecodeAttention:
         common = torch.bmm(by_head[..., : group.num_shared], self._by_head(shared))
         own = weights[..., group.num_shared :]
         return common.view(*own.shape[:2], -1).baddbmm_(own, value)
+
+
+def _of(group: DecodeGroup, tokens: torch.Tensor) -> torch.Tensor:
+    """What the group has of a step's tokens."""
+    return tokens if group.tokens is None else tokens.index_select(0, group.tokens)

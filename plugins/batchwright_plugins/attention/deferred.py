@@ -6,7 +6,12 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from batchwright.protocols.attention import AttentionBackend, AttentionBatch, AttentionSpec
+from batchwright.protocols.attention import (
+    AttentionBackend,
+    AttentionBatch,
+    AttentionSpec,
+    LayerCall,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -23,17 +28,7 @@ class Kernels(Protocol):
 
     def begin_step(self, batch: AttentionBatch) -> None: ...
 
-    def forward(
-        self,
-        layer: int,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        *,
-        scale: float,
-        softcap: float | None = None,
-        sinks: torch.Tensor | None = None,
-    ) -> torch.Tensor: ...
+    def forward(self, call: LayerCall) -> torch.Tensor: ...
 
     def copy_blocks(self, copies: Sequence[BlockCopy]) -> None: ...
 
@@ -66,20 +61,8 @@ class DeferredAttention(AttentionBackend):
     def begin_step(self, batch: AttentionBatch) -> None:
         self._kernels.begin_step(batch)
 
-    def forward(
-        self,
-        layer: int,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        *,
-        scale: float,
-        softcap: float | None = None,
-        sinks: torch.Tensor | None = None,
-    ) -> torch.Tensor:
-        return self._kernels.forward(
-            layer, query, key, value, scale=scale, softcap=softcap, sinks=sinks
-        )
+    def forward(self, call: LayerCall) -> torch.Tensor:
+        return self._kernels.forward(call)
 
     def copy_blocks(self, copies: Sequence[BlockCopy]) -> None:
         self._kernels.copy_blocks(copies)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from attrs import frozen
 
+from batchwright.protocols.attention import LayerCall
 from batchwright_plugins.compiled.floats import as_word, is_half
 from batchwright_plugins.compiled.team import share_parts, share_rows
 
@@ -36,29 +36,37 @@ _MOST_ALONE = 1 << 22  # work that takes a thread as long as torch takes for a f
 _KEY_WORK = 2  # reading a key and its value takes as long as so many query heads with them
 
 
-@frozen(eq=False)
 class _Decodes:
     """Those of a step under one window, and room for what is computed of them.
 
-    See ``numba_kernels`` for the shapes.
+    Args:
+        segments: Their keys.
+        group_size: Query heads that share a key head.
+        head_size: Elements a head.
+
+    Attributes:
+        segment_words: Of segments and parts; see ``numba_kernels``.
+        room_words: Of what is computed.
+        cut_at: Address of the tasks that were cut.
+        num_cut: How many these are.
     """
 
-    segments: DecodeSegments
-    scores: NDArray[np.float32]
-    peaks: NDArray[np.float32]
-    totals: NDArray[np.float32]
-    sums: NDArray[np.float32]
-
-    @classmethod
-    def reserve(cls, segments: DecodeSegments, group_size: int, head_size: int) -> _Decodes:
+    def __init__(self, segments: DecodeSegments, group_size: int, head_size: int) -> None:
         count = len(segments.segments)
-        shapes = (
-            (segments.num_parts, group_size * segments.most_keys),
-            (count, group_size),
-            (count, group_size),
-            (count, group_size * head_size),
+        scores = torch.empty(segments.num_parts, group_size * segments.most_keys)
+        peaks, totals = torch.empty(2, count, group_size)
+        sums = torch.empty(count, group_size * head_size)
+        self.segments = segments
+        self._room = scores, peaks, totals, sums
+        self.segment_words = _address(segments.segments), count, _address(segments.parts)
+        self.room_words = (
+            scores.data_ptr(),
+            segments.most_keys,
+            peaks.data_ptr(),
+            totals.data_ptr(),
+            sums.data_ptr(),
         )
-        return cls(segments, *(np.empty(shape, np.float32) for shape in shapes))
+        self.cut_at, self.num_cut = _address(segments.cut), len(segments.cut)
 
 
 class NumbaPagedAttention:
@@ -129,33 +137,22 @@ class NumbaPagedAttention:
             self._spec.num_kv_heads,
             max(1, min(_PARTS_A_THREAD * torch.get_num_threads(), work // _LEAST_WORK)),
         )
-        return _Decodes.reserve(segments, self._group_size, self._spec.head_size)
+        return _Decodes(segments, self._group_size, self._spec.head_size)
 
-    def forward(
-        self,
-        layer: int,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        *,
-        scale: float,
-        softcap: float | None = None,
-        sinks: torch.Tensor | None = None,
-    ) -> torch.Tensor:
+    def forward(self, call: LayerCall) -> torch.Tensor:
         """See ``AttentionBackend.forward``.
 
         All tokens are written before any is read: a request may read blocks that
         another one fills in the same step.
         """
-        self._store(layer, packed_heads(key), packed_heads(value))
-        window = self._spec.sliding_windows[layer]
-        output = torch.empty(query.shape, dtype=query.dtype)
+        self._store(call.layer, _packed_heads(call.key), _packed_heads(call.value))
+        window = self._spec.sliding_windows[call.layer]
+        output = torch.empty(call.query.shape, dtype=call.query.dtype)
         decodes = self._decodes[window]
         if decodes is not None:
-            self._decode(layer, decodes, packed_heads(query), output, scale, (softcap, sinks))
+            self._decode(call, decodes, _packed_heads(call.query), output)
         for span in self._spans[window]:
-            extra = softcap, sinks
-            self._prefills.attend(layer, span, (query, key, value), output, scale, extra)
+            self._prefills.attend(call, span, output)
         return output
 
     def _store(self, layer: int, key: torch.Tensor, value: torch.Tensor) -> None:
@@ -178,16 +175,11 @@ class NumbaPagedAttention:
         )
 
     def _decode(
-        self,
-        layer: int,
-        decodes: _Decodes,
-        query: torch.Tensor,
-        output: torch.Tensor,
-        scale: float,
-        extra: tuple[float | None, torch.Tensor | None],
+        self, call: LayerCall, decodes: _Decodes, query: torch.Tensor, output: torch.Tensor
     ) -> None:
-        cache, segments, (softcap, sinks) = self._cache.layers[layer], decodes.segments, extra
-        sinks = self._no_sinks if sinks is None else sinks.detach().float().contiguous()
+        cache, sinks = self._cache.layers[call.layer], self._no_sinks
+        if call.sinks is not None:
+            sinks = call.sinks.detach().float().contiguous()
         arguments = (
             query.data_ptr(),
             query.stride(0),
@@ -197,29 +189,28 @@ class NumbaPagedAttention:
             self._tables.data_ptr(),
             self._tables.shape[1],
             self._cache.block_size,
-            segments.segments.ctypes.data,
-            len(segments.segments),
-            segments.parts.ctypes.data,
-            as_word(scale),
-            as_word(softcap or 0.0),
+            *decodes.segment_words,
+            as_word(call.scale),
+            as_word(call.softcap or 0.0),
             sinks.data_ptr(),
-            decodes.scores.ctypes.data,
-            segments.most_keys,
-            decodes.peaks.ctypes.data,
-            decodes.totals.ctypes.data,
-            decodes.sums.ctypes.data,
+            *decodes.room_words,
             output.data_ptr(),
-            segments.cut.ctypes.data,
+            decodes.cut_at,
         )
-        share_parts(self._attend, arguments, segments.num_parts)
-        if len(segments.cut):
-            share_parts(self._merge, arguments, len(segments.cut))
+        share_parts(self._attend, arguments, decodes.segments.num_parts)
+        if decodes.num_cut:
+            share_parts(self._merge, arguments, decodes.num_cut)
 
     def copy_blocks(self, copies: Sequence[BlockCopy]) -> None:
         """See ``AttentionBackend.copy_blocks``."""
         self._cache.copy_blocks(copies)
 
 
-def packed_heads(tokens: torch.Tensor) -> torch.Tensor:
+def _packed_heads(tokens: torch.Tensor) -> torch.Tensor:
     """``[num_tokens, num_heads, size]`` where a token's heads follow each other."""
     return tokens if tokens.stride()[1:] == (tokens.shape[2], 1) else tokens.contiguous()
+
+
+def _address(numbers: Numbers) -> int:
+    address: int = numbers.ctypes.data
+    return address

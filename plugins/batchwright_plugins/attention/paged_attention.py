@@ -19,7 +19,7 @@ from .step_layout import StepLayout, unused_slots
 
 if TYPE_CHECKING:
     from batchwright.messages import BlockCopy
-    from batchwright.protocols.attention import AttentionBatch, AttentionSpec
+    from batchwright.protocols.attention import AttentionBatch, AttentionSpec, LayerCall
 
     from .decode_groups import DecodeGroup
     from .prefill_spans import PrefillSpan
@@ -80,30 +80,19 @@ class PagedAttention:
         groups = decode_groups(layout, self._keeper, self._chunk_tokens)
         return _Work(groups, prefill_spans(layout, np.flatnonzero(layout.counts > 1)))
 
-    def forward(
-        self,
-        layer: int,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        *,
-        scale: float,
-        softcap: float | None = None,
-        sinks: torch.Tensor | None = None,
-    ) -> torch.Tensor:
+    def forward(self, call: LayerCall) -> torch.Tensor:
         """See ``AttentionBackend.forward``.
 
         All tokens are written before any is read: a request may read blocks that
         another one fills in the same step.
         """
-        self._cache.write(layer, self._slots, key, value, self._unused)
-        work = self._work[self._spec.sliding_windows[layer]]
-        output = torch.empty(query.shape, dtype=query.dtype, device=query.device)
-        extra = softcap, sinks
+        self._cache.write(call.layer, self._slots, call.key, call.value, self._unused)
+        work = self._work[self._spec.sliding_windows[call.layer]]
+        output = torch.empty(call.query.shape, dtype=call.query.dtype, device=call.query.device)
         for group in work.groups:
-            self._decodes.attend(layer, group, (query, key, value), output, scale, extra)
+            self._decodes.attend(call, group, output)
         for span in work.spans:
-            self._prefills.attend(layer, span, (query, key, value), output, scale, extra)
+            self._prefills.attend(call, span, output)
         return output
 
     def copy_blocks(self, copies: Sequence[BlockCopy]) -> None:

@@ -9,7 +9,7 @@ from .dense_attention import attend, attend_by_hand
 if TYPE_CHECKING:
     import torch
 
-    from batchwright.protocols.attention import AttentionSpec
+    from batchwright.protocols.attention import AttentionSpec, LayerCall
 
     from .paged_cache import PagedCache
     from .prefill_spans import PrefillSpan
@@ -30,15 +30,7 @@ class PrefillAttention:
         self._cache = cache
         self._group_size = spec.num_query_heads // spec.num_kv_heads
 
-    def attend(
-        self,
-        layer: int,
-        span: PrefillSpan,
-        tensors: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
-        output: torch.Tensor,
-        scale: float,
-        extra: tuple[float | None, torch.Tensor | None],
-    ) -> None:
+    def attend(self, call: LayerCall, span: PrefillSpan, output: torch.Tensor) -> None:
         """Compute a span; a row of what is attended to is one request's key head.
 
         ==========  ====================================================
@@ -47,48 +39,43 @@ class PrefillAttention:
         ==========  ====================================================
 
         Args:
-            layer: Index of the layer.
+            call: The layer, with the tokens of the whole batch.
             span: What is computed.
-            tensors: Query, key and value of the whole batch, each
-                ``[num_tokens, heads, head_size]``.
             output: Like the query, filled in for this span.
-            scale: Factor on the scores.
-            extra: Soft cap and sinks, each None where there is none.
         """
         spec, part = self._spec, slice(span.start, span.stop)
+        tensors = call.query, call.key, call.value
         query, key, value = (_by_request(t[part], span.num_reqs) for t in tensors)
         if span.rows is not None:
             key, value = (
                 t.view(1, spec.num_kv_heads, -1, spec.head_size)
-                for t in self._cache.gather(layer, span.rows, span.blanks)
+                for t in self._cache.gather(call.layer, span.rows, span.blanks)
             )
         shape = (span.num_reqs * spec.num_kv_heads, self._group_size, -1, spec.head_size)
         result = self._attend(
+            call,
             query.reshape(shape),
             key.flatten(0, 1).unsqueeze(1).expand(shape),
             value.flatten(0, 1).unsqueeze(1).expand(shape),
             span.bias,
-            scale,
-            extra,
         )
         _by_request(output[part], span.num_reqs).copy_(result.view(query.shape))
 
     def _attend(
         self,
+        call: LayerCall,
         query: torch.Tensor,
         key: torch.Tensor,
         value: torch.Tensor,
         bias: torch.Tensor | None,
-        scale: float,
-        extra: tuple[float | None, torch.Tensor | None],
     ) -> torch.Tensor:
-        softcap, sinks = extra
-        if softcap is None and sinks is None:
-            return attend(query, key, value, bias, scale)
+        sinks = call.sinks
+        if call.softcap is None and sinks is None:
+            return attend(query, key, value, bias, call.scale)
         if sinks is not None:
             num_reqs = len(query) // self._spec.num_kv_heads
             sinks = sinks.view(-1, self._group_size, 1, 1).repeat(num_reqs, 1, 1, 1)
-        return attend_by_hand(query, key, value, bias, scale, softcap, sinks)
+        return attend_by_hand(query, key, value, bias, call.scale, call.softcap, sinks)
 
 
 def _by_request(tokens: torch.Tensor, num_reqs: int) -> torch.Tensor:

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from attrs import field, frozen, validators
 
-from batchwright.protocols.attention import AttentionBackend, AttentionBatch, AttentionSpec
+from .deferred import DeferredAttention
+from .support import Support
 
 if TYPE_CHECKING:
-    import torch
-
-    from batchwright.messages import BlockCopy
+    from batchwright.protocols.attention import AttentionSpec
 
     from .paged_attention import PagedAttention
 
 __all__ = ["TorchAttention", "TorchAttentionOptions"]
-
-_DTYPES = ("float32", "bfloat16", "float16")
-_DEVICES = ("cpu", "cuda")
 
 
 @frozen
@@ -46,7 +41,7 @@ class TorchAttentionOptions:
     )
 
 
-class TorchAttention(AttentionBackend):
+class TorchAttention(DeferredAttention):
     """Paged attention out of torch's own operations, on a CPU or on CUDA.
 
     Decodes are sorted by length and computed a group at a time: their blocks are
@@ -64,45 +59,11 @@ class TorchAttention(AttentionBackend):
     name: ClassVar[str] = "torch"
     Options: ClassVar[type] = TorchAttentionOptions
     preference: ClassVar[int | None] = 0
+    support: ClassVar[Support] = Support()
 
-    _paged: PagedAttention
-
-    def unsupported(self, spec: AttentionSpec) -> str | None:
-        if spec.device not in _DEVICES:
-            return f"it computes on {' or '.join(_DEVICES)}, not on {spec.device}"
-        if spec.dtype not in _DTYPES:
-            return f"it computes in {', '.join(_DTYPES)}, not in {spec.dtype}"
-        if spec.num_query_heads % spec.num_kv_heads:
-            return (
-                f"{spec.num_query_heads} query heads cannot share "
-                f"{spec.num_kv_heads} key heads evenly"
-            )
-        return None
-
-    def allocate(self, spec: AttentionSpec, num_blocks: int) -> None:
+    def _make(self, spec: AttentionSpec, num_blocks: int) -> PagedAttention:
         from .paged_attention import PagedAttention
 
-        self._paged = PagedAttention(
+        return PagedAttention(
             spec, num_blocks, self.options.chunk_tokens, self.options.kept_mib << 20
         )
-
-    def begin_step(self, batch: AttentionBatch) -> None:
-        self._paged.begin_step(batch)
-
-    def forward(
-        self,
-        layer: int,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        *,
-        scale: float,
-        softcap: float | None = None,
-        sinks: torch.Tensor | None = None,
-    ) -> torch.Tensor:
-        return self._paged.forward(
-            layer, query, key, value, scale=scale, softcap=softcap, sinks=sinks
-        )
-
-    def copy_blocks(self, copies: Sequence[BlockCopy]) -> None:
-        self._paged.copy_blocks(copies)

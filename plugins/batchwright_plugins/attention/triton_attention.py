@@ -13,7 +13,7 @@ from .triton_kernels import attend_tiles, merge_splits
 
 if TYPE_CHECKING:
     from batchwright.messages import BlockCopy
-    from batchwright.protocols.attention import AttentionBatch, AttentionSpec
+    from batchwright.protocols.attention import AttentionBatch, AttentionSpec, LayerCall
 
 __all__ = ["TritonPagedAttention"]
 
@@ -46,26 +46,16 @@ class TritonPagedAttention:
         }
         self._reserve(max(self._num_splits.values()))
 
-    def forward(
-        self,
-        layer: int,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        *,
-        scale: float,
-        softcap: float | None = None,
-        sinks: torch.Tensor | None = None,
-    ) -> torch.Tensor:
+    def forward(self, call: LayerCall) -> torch.Tensor:
         """See ``AttentionBackend.forward``."""
-        self._cache.write(layer, self._batch.slot_mapping, key, value)
-        output = torch.empty(query.shape, dtype=query.dtype, device=query.device)
-        num_splits = self._num_splits[self._spec.sliding_windows[layer]]
+        self._cache.write(call.layer, self._batch.slot_mapping, call.key, call.value)
+        output = torch.empty(call.query.shape, dtype=call.query.dtype, device=call.query.device)
+        num_splits = self._num_splits[self._spec.sliding_windows[call.layer]]
         if num_splits == 1:
-            self._attend(layer, query, output, None, 1, scale, softcap, sinks)
+            self._attend(call, output, None, 1)
             return output
         parts, lse = self._parts(num_splits)
-        self._attend(layer, query, parts, lse, num_splits, scale, softcap, sinks)
+        self._attend(call, parts, lse, num_splits)
         self._merge(parts, lse, output, num_splits)
         return output
 
@@ -88,34 +78,25 @@ class TritonPagedAttention:
         return self._room[:size], self._room[size:]
 
     def _attend(
-        self,
-        layer: int,
-        query: torch.Tensor,
-        output: torch.Tensor,
-        lse: torch.Tensor | None,
-        num_splits: int,
-        scale: float,
-        softcap: float | None,
-        sinks: torch.Tensor | None,
+        self, call: LayerCall, output: torch.Tensor, lse: torch.Tensor | None, num_splits: int
     ) -> None:
         spec, tiles, batch = self._spec, self._tiles, self._batch
-        if query.stride(2) != 1:
-            query = query.contiguous()
-        window = spec.sliding_windows[layer]
+        query = call.query if call.query.stride(2) == 1 else call.query.contiguous()
+        window = spec.sliding_windows[call.layer]
         attend_tiles[(len(tiles.requests), spec.num_kv_heads, num_splits)](
             query,
-            self._cache.keys[layer],
-            self._cache.values[layer],
+            self._cache.keys[call.layer],
+            self._cache.values[call.layer],
             output,
             lse,
-            None if sinks is None else sinks.contiguous(),
+            None if call.sinks is None else call.sinks.contiguous(),
             tiles.requests,
             tiles.offsets,
             batch.query_start_loc,
             tiles.seq_lens,
             batch.block_tables,
-            float(scale),
-            float(softcap or 1.0),
+            float(call.scale),
+            float(call.softcap or 1.0),
             window or 0,
             num_splits,
             tiles.num_tokens,
@@ -130,7 +111,7 @@ class TritonPagedAttention:
             COLUMNS=tiles.shape.columns,
             DIMS=self._dims,
             WINDOWED=window is not None,
-            CAPPED=softcap is not None,
+            CAPPED=call.softcap is not None,
             num_warps=tiles.shape.num_warps,
             num_stages=tiles.shape.num_stages,
         )

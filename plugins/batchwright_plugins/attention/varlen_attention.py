@@ -13,7 +13,7 @@ from .query_tiles import to_device
 
 if TYPE_CHECKING:
     from batchwright.messages import BlockCopy
-    from batchwright.protocols.attention import AttentionBatch, AttentionSpec
+    from batchwright.protocols.attention import AttentionBatch, AttentionSpec, LayerCall
 
 __all__ = ["VarlenPagedAttention"]
 
@@ -32,28 +32,18 @@ class VarlenPagedAttention:
         self._seq_lens = to_device([lengths], self._cache.device)
         self._most = max(batch.query_lens), max(batch.seq_lens)
 
-    def forward(
-        self,
-        layer: int,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        *,
-        scale: float,
-        softcap: float | None = None,
-        sinks: torch.Tensor | None = None,
-    ) -> torch.Tensor:
+    def forward(self, call: LayerCall) -> torch.Tensor:
         """See ``AttentionBackend.forward``; what is refused does not come here."""
-        batch, window = self._batch, self._spec.sliding_windows[layer]
-        self._cache.write(layer, batch.slot_mapping, key, value)
+        batch, window = self._batch, self._spec.sliding_windows[call.layer]
+        self._cache.write(call.layer, batch.slot_mapping, call.key, call.value)
         output = varlen_attn(
-            query.contiguous(),
-            self._cache.keys[layer],
-            self._cache.values[layer],
+            call.query.contiguous(),
+            self._cache.keys[call.layer],
+            self._cache.values[call.layer],
             batch.query_start_loc,
             None,  # with block tables, lengths of keys are told by seqused_k alone
             *self._most,
-            scale=scale,
+            scale=call.scale,
             window_size=(-1 if window is None else window - 1, 0),
             enable_gqa=True,
             seqused_k=self._seq_lens,

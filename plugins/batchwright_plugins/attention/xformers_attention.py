@@ -17,7 +17,7 @@ from .query_rows import QueryRows
 
 if TYPE_CHECKING:
     from batchwright.messages import BlockCopy
-    from batchwright.protocols.attention import AttentionBatch, AttentionSpec
+    from batchwright.protocols.attention import AttentionBatch, AttentionSpec, LayerCall
 
 __all__ = ["XformersPagedAttention"]
 
@@ -71,26 +71,16 @@ class XformersPagedAttention:
         if shared is not None and shared.num_padded != len(self._room):
             self._room = self._queries_for(shared.num_padded)
 
-    def forward(
-        self,
-        layer: int,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        *,
-        scale: float,
-        softcap: float | None = None,
-        sinks: torch.Tensor | None = None,
-    ) -> torch.Tensor:
+    def forward(self, call: LayerCall) -> torch.Tensor:
         """See ``AttentionBackend.forward``; what is refused does not come here."""
-        self._cache.write(layer, self._slots, key, value)
-        step = self._steps[self._spec.sliding_windows[layer]]
-        output = torch.empty(query.shape, dtype=query.dtype, device=query.device)
+        self._cache.write(call.layer, self._slots, call.key, call.value)
+        step = self._steps[self._spec.sliding_windows[call.layer]]
+        output = torch.empty(call.query.shape, dtype=call.query.dtype, device=call.query.device)
         if step.rows is not None:
-            answer = self._by_row(layer, step, query, scale)
+            answer = self._by_row(call, step)
             output.index_copy_(0, step.rows.tokens, answer)
         if step.keys is not None:
-            answer = self._gathered(layer, step, query, scale)
+            answer = self._gathered(call, step)
             output.index_copy_(0, step.keys.tokens, answer)
         return output
 
@@ -160,35 +150,35 @@ class XformersPagedAttention:
         dtype = getattr(torch, self._spec.dtype)
         return torch.zeros(shape, dtype=dtype, device=self._cache.device)
 
-    def _by_row(self, layer: int, step: _Step, query: torch.Tensor, scale: float) -> torch.Tensor:
+    def _by_row(self, call: LayerCall, step: _Step) -> torch.Tensor:
         assert step.rows is not None
         num_rows = len(step.rows.tokens)
-        torch.index_select(query, 0, step.rows.tokens, out=self._room[:num_rows])
+        torch.index_select(call.query, 0, step.rows.tokens, out=self._room[:num_rows])
         inputs = fmha.Inputs(
             query=self._queries(self._room),
-            key=self._shared(self._cache.keys[layer].flatten(0, 1)),
-            value=self._shared(self._cache.values[layer].flatten(0, 1)),
+            key=self._shared(self._cache.keys[call.layer].flatten(0, 1)),
+            value=self._shared(self._cache.values[call.layer].flatten(0, 1)),
             attn_bias=step.row_bias,
-            scale=scale,
+            scale=call.scale,
         )
         answer, _ = self._operator.apply(inputs, needs_gradient=False)
         rows: torch.Tensor = answer.reshape(self._room.shape)
         return rows[:num_rows]
 
-    def _gathered(self, layer: int, step: _Step, query: torch.Tensor, scale: float) -> torch.Tensor:
+    def _gathered(self, call: LayerCall, step: _Step) -> torch.Tensor:
         assert step.keys is not None
         keys, values = (
-            cache[layer].flatten(0, 1).index_select(0, step.keys.slots)
+            cache[call.layer].flatten(0, 1).index_select(0, step.keys.slots)
             for cache in (self._cache.keys, self._cache.values)
         )
         answer = fmha.memory_efficient_attention_forward(
-            self._queries(query.index_select(0, step.keys.tokens)),
+            self._queries(call.query.index_select(0, step.keys.tokens)),
             self._shared(keys),
             self._shared(values),
             attn_bias=step.key_bias,
-            scale=scale,
+            scale=call.scale,
         )
-        queries: torch.Tensor = answer.reshape(-1, *query.shape[1:])
+        queries: torch.Tensor = answer.reshape(-1, *call.query.shape[1:])
         return queries
 
     def _queries(self, query: torch.Tensor) -> torch.Tensor:

@@ -10,6 +10,7 @@ from typing import Any
 from batchwright import hookspecs
 from batchwright.hookspecs import HOOK_PREFIX, component_kinds
 from batchwright.protocols import Component, ExecutorHalf, Lifecycle
+from batchwright.protocols.attention import LayerCall
 from batchwright.testing.conformance import CONFORMANCE
 
 __all__ = ["contract_methods", "render_protocols"]
@@ -33,6 +34,12 @@ with when it is called, what it may answer, and its cost class:
 `batchwright.testing.conformance` has a class for each kind that checks all this.
 """
 
+_COMPANIONS = {
+    "attention": (LayerCall, "### What `forward` is given: a `LayerCall`"),
+    "feature": (ExecutorHalf, "### Its half in the executor"),
+}
+"""By kind, a second class that its contract speaks of, and the heading of that."""
+
 _SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Yields):$")
 _ITEM = re.compile(r"^ {4}(\w+): (.*)$")
 
@@ -53,8 +60,8 @@ def render_protocols() -> str:
             f"`{CONFORMANCE[kind].__name__}`.",
         ]
         parts.append(_contract(base, "\n\n".join(head)))
-        if kind == "feature":
-            parts.append(_contract(ExecutorHalf, "### Its half in the executor"))
+        if kind in _COMPANIONS:
+            parts.append(_contract(*_COMPANIONS[kind]))
     return "\n\n".join(part.strip() for part in parts) + "\n"
 
 

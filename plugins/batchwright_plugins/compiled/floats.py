@@ -30,6 +30,7 @@ __all__ = [
 
 LOG2_E = np.float32(1.4426950408889634)
 
+
 class _BFloat(ir.types._BaseFloatType):  # type: ignore[misc]
     """LLVM's bfloat, which llvmlite has no name for."""
 

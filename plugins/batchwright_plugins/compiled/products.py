@@ -124,14 +124,7 @@ def _multiply_rows(
 
 @njit(inline="always")
 def _finish_row(
-    sums: Any,
-    i: Any,
-    bias: Any,
-    column: Any,
-    residual: Any,
-    result: Any,
-    place: Any,
-    num_left: Any,
+    sums: Any, i: Any, bias: Any, column: Any, residual: Any, result: Any, place: Any, num_left: Any
 ) -> None:
     """Add to a row of sums what is to be added, and store it; of the last panel, its part."""
     at = i * COLUMNS

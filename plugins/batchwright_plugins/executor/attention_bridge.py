@@ -12,63 +12,38 @@ from typing import TYPE_CHECKING, Any, Protocol
 from attrs import frozen
 
 from batchwright.exceptions import ModelError
+from batchwright.protocols.attention import LayerCall
 
 if TYPE_CHECKING:
     import torch
 
-    from .language_model import LayerAttention
-
-__all__ = ["NAME", "AttentionCall", "AttentionTarget", "BackendTarget", "register"]
+__all__ = ["NAME", "AttentionTarget", "ModuleCall", "register"]
 
 NAME = "batchwright"
 """The attention implementation's name in transformers, and the argument's."""
 
 
-@frozen(eq=False)
-class AttentionCall:
-    """What a layer says beside its tensors.
+@frozen(eq=False, kw_only=True)
+class ModuleCall(LayerCall):
+    """A layer's call, with what its module says beside what a backend asks for.
 
     Args:
         module: The attention layer.
-        layer: Its index.
-        scale: Factor on the scores.
         window: Tokens that a query sees, itself included; None: all before it.
-        softcap: Cap of the scores; None: none.
-        sinks: ``[num_query_heads]`` extra logits; None: none.
         extra: Everything else that came along.
     """
 
     module: torch.nn.Module
-    layer: int
-    scale: float
     window: int | None
-    softcap: float | None
-    sinks: torch.Tensor | None
     extra: dict[str, Any]
 
 
 class AttentionTarget(Protocol):
-    """Who computes attention."""
+    """Who computes attention: a backend, which needs only the ``LayerCall`` in it."""
 
-    def attend(
-        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, call: AttentionCall
-    ) -> torch.Tensor:
-        """Attend; tensors are ``[num_tokens, heads, head_size]``, as is the answer."""
+    def forward(self, call: ModuleCall) -> torch.Tensor:
+        """See ``AttentionBackend.forward``."""
         ...
-
-
-@frozen(eq=False)
-class BackendTarget:
-    """An attention backend, between its ``begin_step`` and the next."""
-
-    backend: LayerAttention
-
-    def attend(
-        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, call: AttentionCall
-    ) -> torch.Tensor:
-        return self.backend.forward(
-            call.layer, query, key, value, scale=call.scale, softcap=call.softcap, sinks=call.sinks
-        )
 
 
 def register() -> None:
@@ -97,16 +72,16 @@ def _attention(
     layer = getattr(module, "layer_idx", None)
     if attention_mask is not None or not isinstance(layer, int):
         raise ModelError(f"{type(module).__name__} needs an attention mask or has no index")
-    call = AttentionCall(
-        module=module,
+    call = ModuleCall(
         layer=layer,
+        query=query[0].transpose(0, 1),
+        key=key[0].transpose(0, 1),
+        value=value[0].transpose(0, 1),
         scale=query.shape[-1] ** -0.5 if scaling is None else scaling,
-        window=kwargs.pop("sliding_window", None),
         softcap=kwargs.pop("softcap", None),
         sinks=kwargs.pop("s_aux", None),
+        module=module,
+        window=kwargs.pop("sliding_window", None),
         extra=kwargs,
     )
-    output = target.attend(
-        query[0].transpose(0, 1), key[0].transpose(0, 1), value[0].transpose(0, 1), call
-    )
-    return output.unsqueeze(0), None
+    return target.forward(call).unsqueeze(0), None

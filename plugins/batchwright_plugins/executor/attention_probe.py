@@ -10,7 +10,7 @@ from attrs import define, field
 from batchwright.exceptions import ModelError
 from batchwright.protocols.attention import AttentionSpec
 
-from .attention_bridge import NAME, AttentionCall
+from .attention_bridge import NAME, ModuleCall
 
 __all__ = ["probe"]
 
@@ -23,18 +23,19 @@ _FOREIGN = ("position_bias", "chunk_size", "attention_chunk_size", "block_table"
 class _Record:
     """Computes nothing; notes what each layer asks for."""
 
-    calls: list[AttentionCall] = field(factory=list)
-    shapes: list[tuple[int, int, int, int]] = field(factory=list)
+    calls: list[ModuleCall] = field(factory=list)
 
-    def attend(
-        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, call: AttentionCall
-    ) -> torch.Tensor:
+    def forward(self, call: ModuleCall) -> torch.Tensor:
         self.calls.append(call)
-        self.shapes.append((query.shape[1], key.shape[1], key.shape[2], value.shape[2]))
-        return torch.zeros_like(query)
+        return torch.zeros_like(call.query)
+
+    @property
+    def shapes(self) -> list[tuple[int, int, int, int]]:
+        """By call: query heads, key heads, elements of a key's head and of a value's."""
+        return [(c.query.shape[1], *c.key.shape[1:], c.value.shape[2]) for c in self.calls]
 
 
-def probe(model: Any, name: str, device: torch.device) -> tuple[AttentionSpec, list[AttentionCall]]:
+def probe(model: Any, name: str, device: torch.device) -> tuple[AttentionSpec, list[ModuleCall]]:
     """Run a few tokens through a model, and read off what its attention is like.
 
     Args:
@@ -114,7 +115,7 @@ def _windows(text: Any, record: _Record) -> str | None:
 
 
 def _spec(
-    record: _Record, calls: list[AttentionCall], dtype: str, device: torch.device
+    record: _Record, calls: list[ModuleCall], dtype: str, device: torch.device
 ) -> AttentionSpec:
     heads, kv_heads, head_size, _ = record.shapes[0]
     return AttentionSpec(

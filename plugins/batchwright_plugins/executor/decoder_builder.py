@@ -9,7 +9,7 @@ import torch
 from attrs import frozen
 from torch.nn import functional
 
-from .attention_bridge import AttentionCall
+from .attention_bridge import ModuleCall
 from .decoder import Decoder
 from .decoder_family import Family, family_of
 from .decoder_layer import DecoderLayer, HeadsNorm, Norm, WholeNorm
@@ -40,7 +40,7 @@ class Scores:
     softcap: float | None
 
 
-def build_decoder(model: Any, calls: Sequence[AttentionCall], num_positions: int) -> Decoder | None:
+def build_decoder(model: Any, calls: Sequence[ModuleCall], num_positions: int) -> Decoder | None:
     """Take a model of transformers apart.
 
     Args:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 from attrs import frozen
 
+from batchwright.protocols.attention import LayerCall
+
 from .elementwise import gate, normalise, rotate
 from .rotary_table import Rotary, RotaryTable
 
@@ -137,7 +139,7 @@ class DecoderLayer:
             both = self.heads_norm(both)
         if rotary is not None and self.rotary is not None:
             both = rotate(both, *rotary, self.rotary.rotary_size)
-        output = backend.forward(
+        call = LayerCall(
             self.index,
             both[:, : self.num_query_heads],
             both[:, self.num_query_heads :],
@@ -145,7 +147,7 @@ class DecoderLayer:
             scale=self.scale,
             softcap=self.softcap,
         )
-        return output.view(x.shape[0], -1)
+        return backend.forward(call).view(x.shape[0], -1)
 
     def finish(self, x: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
         """The residual stream behind the layer.

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 
 if TYPE_CHECKING:
+    from batchwright.protocols.attention import LayerCall
+
     from .language_model import LanguageModel
 
 __all__ = ["CausalAttention", "relative_difference"]
@@ -25,30 +27,20 @@ class CausalAttention:
     def __init__(self, windows: Sequence[int | None]) -> None:
         self._windows = windows
 
-    def forward(
-        self,
-        layer: int,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        *,
-        scale: float,
-        softcap: float | None = None,
-        sinks: torch.Tensor | None = None,
-    ) -> torch.Tensor:
+    def forward(self, call: LayerCall) -> torch.Tensor:
         """See ``AttentionBackend.forward``; sinks take no weight here."""
-        count, group = len(query), query.shape[1] // key.shape[1]
-        by_head = [t.float().transpose(0, 1) for t in (query, key, value)]
+        count, group = len(call.query), call.query.shape[1] // call.key.shape[1]
+        by_head = [t.float().transpose(0, 1) for t in (call.query, call.key, call.value)]
         keys, values = (t.repeat_interleave(group, 0) for t in by_head[1:])
-        scores = by_head[0] @ keys.transpose(1, 2) * scale
-        if softcap is not None:
-            scores = torch.tanh(scores / softcap) * softcap
-        seen = torch.ones(count, count, dtype=torch.bool, device=query.device).tril()
-        window = self._windows[layer]
+        scores = by_head[0] @ keys.transpose(1, 2) * call.scale
+        if call.softcap is not None:
+            scores = torch.tanh(scores / call.softcap) * call.softcap
+        seen = torch.ones(count, count, dtype=torch.bool, device=call.query.device).tril()
+        window = self._windows[call.layer]
         if window is not None:
             seen = seen.triu(1 - window)
         weights = scores.masked_fill(~seen, -torch.inf).softmax(-1)
-        return (weights @ values).transpose(0, 1).contiguous().to(query.dtype)
+        return (weights @ values).transpose(0, 1).contiguous().to(call.query.dtype)
 
 
 @torch.inference_mode()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from .attention_bridge import NAME, AttentionTarget, BackendTarget
+from .attention_bridge import NAME
 
 if TYPE_CHECKING:
     import torch
+
+    from batchwright.protocols.attention import LayerCall
 
 __all__ = ["LanguageModel", "LayerAttention", "TransformersModel"]
 
@@ -15,17 +17,7 @@ __all__ = ["LanguageModel", "LayerAttention", "TransformersModel"]
 class LayerAttention(Protocol):
     """What a model needs of an attention backend while it computes."""
 
-    def forward(
-        self,
-        layer: int,
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        *,
-        scale: float,
-        softcap: float | None = None,
-        sinks: torch.Tensor | None = None,
-    ) -> torch.Tensor:
+    def forward(self, call: LayerCall) -> torch.Tensor:
         """See ``AttentionBackend.forward``."""
         ...
 
@@ -72,21 +64,11 @@ class TransformersModel:
         backend: LayerAttention,
     ) -> torch.Tensor | None:
         """See ``LanguageModel.forward``."""
-        return self.forward_to(token_ids, positions, rows, BackendTarget(backend))
-
-    def forward_to(
-        self,
-        token_ids: torch.Tensor,
-        positions: torch.Tensor,
-        rows: torch.Tensor,
-        target: AttentionTarget,
-    ) -> torch.Tensor | None:
-        """As ``forward``, with attention computed by ``target``."""
         arguments = {
             "input_ids": token_ids.unsqueeze(0),
             "position_ids": positions.unsqueeze(0),
             "use_cache": False,
-            NAME: target,
+            NAME: backend,
         }
         if not len(rows):
             self._model.base_model(**arguments)

@@ -14,7 +14,7 @@ from batchwright.exceptions import ModelError
 from batchwright.protocols.attention import AttentionSpec
 
 from . import attention_bridge
-from .attention_bridge import AttentionCall
+from .attention_bridge import ModuleCall
 from .attention_probe import probe
 from .decoder_builder import build_decoder
 from .decoder_proof import relative_difference
@@ -90,7 +90,7 @@ def load_model(
 
 
 def _fastest(
-    model: Any, spec: AttentionSpec, calls: Sequence[AttentionCall], longest: int
+    model: Any, spec: AttentionSpec, calls: Sequence[ModuleCall], longest: int
 ) -> LanguageModel:
     """The model taken apart, if it then answers the same; else its own modules."""
     reference = TransformersModel(model)

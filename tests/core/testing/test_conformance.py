@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attrs import frozen
+from attrs import evolve, frozen
 
 from batchwright.hookspecs import component_kinds
 from batchwright.protocols import (
@@ -518,8 +518,8 @@ class Uncapped(TorchAttention):
 
     name = "uncapped"
 
-    def forward(self, layer, query, key, value, *, scale, softcap=None, sinks=None):
-        return super().forward(layer, query, key, value, scale=scale, sinks=sinks)
+    def forward(self, call):
+        return super().forward(evolve(call, softcap=None))
 
 
 class Silent(Command):

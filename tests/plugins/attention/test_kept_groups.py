@@ -9,6 +9,7 @@ import torch
 from attrs import define, field
 
 from batchwright.messages import BlockCopy
+from batchwright.protocols.attention import LayerCall
 from batchwright.testing.attention import Case, Shape, make_batch
 from batchwright_plugins.attention.torch_paged import TorchAttention, TorchAttentionOptions
 
@@ -66,7 +67,7 @@ class Pair:
         batch = make_batch([self.tables[name] for name in grants], shapes, SIZE)
         for backend in self.backends:
             backend.begin_step(batch)
-        groups = self.backends[0]._paged._work[None].groups
+        groups = self.backends[0]._kernels._work[None].groups
         self.num_kept += sum(group.kept is not None for group in groups)
         self.num_filled += sum(group.kept is not None and group.rows is None for group in groups)
         total = sum(grants.values())
@@ -74,7 +75,8 @@ class Pair:
             shape = (total, HEADS, WIDTH)
             query = torch.randn(total, HEADS * GROUP, WIDTH, generator=self.random)
             key, value = (torch.randn(shape, generator=self.random) for _ in range(2))
-            one, other = (b.forward(layer, query, key, value, scale=0.4) for b in self.backends)
+            call = LayerCall(layer, query, key, value, scale=0.4)
+            one, other = (backend.forward(call) for backend in self.backends)
             torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
 
     def decode(self) -> None:
@@ -128,15 +130,15 @@ def test_nothing_is_kept_beyond_its_memory() -> None:
     pair = Pair(2)
     for number in range(30):
         pair.join(f"r{number}", 60 + number)
-    assert pair.backends[0]._paged._keeper is not None
-    pair.backends[0]._paged._keeper._most_bytes = 400_000
+    assert pair.backends[0]._kernels._keeper is not None
+    pair.backends[0]._kernels._keeper._most_bytes = 400_000
     for _ in range(3):
         pair.decode()
-    groups = pair.backends[0]._paged._work[None].groups
+    groups = pair.backends[0]._kernels._work[None].groups
     kept = [group.kept is not None for group in groups]
     assert any(kept)
     assert not all(kept)
-    used = sum(len(t) * 4 for rooms in pair.backends[0]._paged._keeper._rooms for t in rooms)
+    used = sum(len(t) * 4 for rooms in pair.backends[0]._kernels._keeper._rooms for t in rooms)
     assert used <= 400_000
 
 

@@ -16,7 +16,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batchwright.protocols.attention import AttentionBackend
+from batchwright.protocols.attention import AttentionBackend, LayerCall
 from batchwright.testing.attention import Case, Shape, check_attention, check_copies, make_batch
 from batchwright_plugins.attention import numba_attention, numba_paged
 from batchwright_plugins.attention.decode_segments import DecodeSegments
@@ -97,10 +97,10 @@ def test_forward_of_scores_that_overflow_two_to_their_power() -> None:
     keys = torch.zeros(20, 1, 8)
     keys[7] = 100.0
     backend.begin_step(batch)
-    backend.forward(0, keys, keys, keys, scale=1.0)
+    backend.forward(LayerCall(0, keys, keys, keys, scale=1.0))
     backend.begin_step(make_batch([[1, 2, 3, 4, 5, 6]], [Shape(20, 1)], 4))
-    one = torch.full((1, 1, 8), 50.0)
-    answer = backend.forward(0, one, torch.zeros_like(one), torch.zeros_like(one), scale=1.0)
+    one, zero = torch.full((1, 1, 8), 50.0), torch.zeros(1, 1, 8)
+    answer = backend.forward(LayerCall(0, one, zero, zero, scale=1.0))
     assert torch.equal(answer, torch.full((1, 1, 8), 100.0))
 
 
@@ -124,11 +124,11 @@ def test_scores_that_are_not_finite_are_not_hidden(
         if place < 38:
             keys[place] = bad
         backend.begin_step(make_batch(table, [Shape(0, 38)], 4))
-        backend.forward(0, keys, keys, values, scale=1.0, softcap=softcap)
+        backend.forward(LayerCall(0, keys, keys, values, scale=1.0, softcap=softcap))
         backend.begin_step(make_batch(table, [Shape(38, 1)], 4))
         last = torch.full((1, 1, 8), bad if place == 38 else 1.0)
         ones = torch.ones(1, 1, 8)
-        answer = backend.forward(0, ones, last, ones, scale=1.0, softcap=softcap)
+        answer = backend.forward(LayerCall(0, ones, last, ones, scale=1.0, softcap=softcap))
         hidden = softcap is not None and bad == math.inf
         assert torch.isfinite(answer).all() == hidden, (place, answer)
 

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchwright.messages import BlockCopy
+from batchwright.protocols.attention import LayerCall
 from batchwright.testing.attention import (
     TOLERANCE,
     Case,
@@ -31,7 +32,7 @@ def backend_of(case: Case, num_blocks: int, chunk_tokens: int | None = None) -> 
     backend = TorchAttention(options, None)  # type: ignore[arg-type]
     assert backend.unsupported(case.spec) is None
     backend.allocate(case.spec, num_blocks)
-    cache = backend._paged._cache
+    cache = backend._kernels._cache
     for layer in cache._layers:
         layer.view(2 * case.num_kv_heads, num_blocks + 1, -1)[:, :num_blocks] = math.nan
     return backend
@@ -91,7 +92,7 @@ def test_forward_reads_blocks_that_another_request_writes_in_the_same_step() -> 
     random = torch.Generator().manual_seed(1)
     query, key, value = (torch.randn(11, 1, 8, generator=random) for _ in range(3))
     backend.begin_step(make_batch([[3, 5], [3, 2]], case.requests, 4))
-    actual = backend.forward(0, query, key, value, scale=1.0)
+    actual = backend.forward(LayerCall(0, query, key, value, scale=1.0))
     own = [*range(4), *range(8, 11)]
     expected = dense_attention(query[8:], key[own], value[own])
     torch.testing.assert_close(actual[8:].double(), expected, atol=1e-5, rtol=0)
@@ -107,11 +108,11 @@ def test_forward_never_reads_blocks_behind_the_window() -> None:
     past = [Shape(13, 4), Shape(9, 5)]
     backend.begin_step(make_batch(tables, past, 4))
     some = [*range(13, 17), *range(9, 14)]
-    backend.forward(0, torch.ones(9, 1, 8), keys[some], values[some], scale=1.0)
+    backend.forward(LayerCall(0, torch.ones(9, 1, 8), keys[some], values[some], scale=1.0))
     query = torch.randn(4, 1, 8, generator=random)
     backend.begin_step(make_batch(tables, case.requests, 4))
     new = [17, 14, 15, 16]
-    actual = backend.forward(0, query, keys[new], values[new], scale=1.0)
+    actual = backend.forward(LayerCall(0, query, keys[new], values[new], scale=1.0))
     expected = torch.cat(
         (
             dense_attention(query[:1], keys[:18], values[:18], window=5),
@@ -129,18 +130,18 @@ def test_copy_blocks_copies_keys_and_values_of_every_layer() -> None:
     old = torch.randn(4, 2, 8, generator=random)
     backend.begin_step(make_batch([[1]], case.requests, 4))
     for layer in (0, 1):
-        backend.forward(layer, old, old, old, scale=1.0)
+        backend.forward(LayerCall(layer, old, old, old, scale=1.0))
     backend.copy_blocks([BlockCopy(1, 2), BlockCopy(2, 3)])
     backend.copy_blocks([])
     step = make_batch([[2, 4], [1, 5]], [Shape(4, 1)] * 2, 4)
     backend.begin_step(step)
     new = torch.randn(1, 2, 8, generator=random).expand(2, -1, -1)
     for layer in (0, 1):
-        copied, original = backend.forward(layer, new, new, new, scale=1.0)
+        copied, original = backend.forward(LayerCall(layer, new, new, new, scale=1.0))
         torch.testing.assert_close(copied, original)
         assert torch.isfinite(copied).all()
     backend.begin_step(make_batch([[3, 4]], [Shape(4, 1)], 4))
-    assert torch.isnan(backend.forward(0, new[:1], new[:1], new[:1], scale=1.0)).all()
+    assert torch.isnan(backend.forward(LayerCall(0, new[:1], new[:1], new[:1], scale=1.0))).all()
 
 
 @pytest.mark.parametrize(
@@ -220,9 +221,9 @@ def test_forward_computes_a_shared_beginning_once(
         if total > 1:
             backend.begin_step(make_batch([table], [Shape(0, total - 1)], size))
             zeros = torch.zeros(total - 1, heads * group_size, width).to(kind)
-            backend.forward(0, zeros, keys[: total - 1], values[: total - 1], scale=1.0)
+            backend.forward(LayerCall(0, zeros, keys[: total - 1], values[: total - 1], scale=1.0))
     backend.begin_step(make_batch(tables, [Shape(total - 1, 1) for total in totals], size))
-    assert any(group.num_shared for group in backend._paged._work[None].groups)
+    assert any(group.num_shared for group in backend._kernels._work[None].groups)
     last = [total - 1 for total in totals]
     query = torch.randn(len(totals), heads * group_size, width).to(kind)
     extra: dict[str, Any] = {
@@ -230,7 +231,7 @@ def test_forward_computes_a_shared_beginning_once(
         "softcap": softcap,
         "sinks": torch.randn(heads * group_size).to(kind) if with_sinks else None,
     }
-    actual = backend.forward(0, query, keys[last], values[last], **extra)
+    actual = backend.forward(LayerCall(0, query, keys[last], values[last], **extra))
     for i, total in enumerate(totals):
         expected = dense_attention(query[i : i + 1], keys[:total], values[:total], **extra)
         torch.testing.assert_close(
@@ -247,5 +248,5 @@ def test_short_or_rare_beginnings_are_not_shared() -> None:
     for some, computed, expected in ((tables, 64, [64]), (tables[:3], 64, [0]), (tables, 63, [0])):
         batch = make_batch(some, [Shape(computed, 1)] * len(some), 4)
         backend.begin_step(batch)
-        groups = backend._paged._work[None].groups
+        groups = backend._kernels._work[None].groups
         assert [group.num_shared for group in groups] == expected
