@@ -50,7 +50,6 @@ from batchwright_plugins.compiled.floats import (
     indices_at,
     narrow,
     numbers_at,
-    widen,
     words_at,
 )
 from batchwright_plugins.compiled.rows import add_weighted_rows, fetch_rows, multiply_rows
@@ -171,16 +170,13 @@ def attend_work(is_half: int, group_size: int, head_size: int) -> Any:
         cache = numbers_at(cache_at, 2 * num_heads * num_slots * size, is_half)
         sinks = floats_at(sinks_at, num_heads * num)
         room = floats_at(scores_at + part * num * most * _FLOAT_BYTES, num * most)
-        queries = np.empty(num * size, np.float32)
         first_place, last_place = words_at(parts_at + part * _WORD_BYTES, 2)
         for place in range(first_place, last_place):
             request, token, head, begin, end, is_whole = words_at(
                 segments_at + place * 6 * _WORD_BYTES, 6
             )
-            query = numbers_at(query_at, (token + 1) * query_step, is_half)
             first = token * query_step + head * num * size
-            for i in range(num * size):
-                queries[i] = widen(query[first + i]) * float_of(scale)
+            queries = numbers_at(query_at, first + num * size, is_half)[first:]
             table = indices_at(tables_at + request * max_blocks * _INDEX_BYTES, max_blocks)
             keys, values = head * num_slots * size, (num_heads + head) * num_slots * size
             _score(queries, cache, keys, values, table, block_size, begin, end, room, num, size)
@@ -189,15 +185,12 @@ def attend_work(is_half: int, group_size: int, head_size: int) -> Any:
             sums = floats_at(sums_at + place * num * size * _FLOAT_BYTES, num * size)
             for i in range(num):
                 some = room[i * most : i * most + end - begin]
-                peaks[i], totals[i] = _weigh(some, float_of(softcap))
+                peaks[i], totals[i] = _weigh(some, float_of(scale), float_of(softcap))
             _add_up(sums, cache, values, table, block_size, begin, end, room, num, size)
             if is_whole:
                 start = (token * num_heads + head) * num
                 output = numbers_at(output_at, (start + num) * size, is_half)
-                for i in range(num):
-                    share = _share(peaks[i], totals[i], sinks[head * num + i])
-                    for j in range(size):
-                        output[(start + i) * size + j] = narrow(sums[i * size + j] * share, output)
+                _put(output, start * size, sums, peaks, totals, sinks[head * num :], num, size)
 
     return compiled_work(attend, variant=f"_{is_half}_{num}_{size}")
 
@@ -208,6 +201,17 @@ def _share(peak: Any, total: Any, sink: Any) -> Any:
     most = max(peak, sink * LOG2_E)
     factor = exp2(peak - most)
     return factor / (factor * total + exp2(sink * LOG2_E - most))
+
+
+@njit(inline="always")
+def _put(
+    output: Any, at: Any, sums: Any, peaks: Any, totals: Any, sinks: Any, num: Any, size: Any
+) -> None:
+    """Store the weighted means of a token's query heads that share a key head."""
+    for i in range(num):
+        share = _share(peaks[i], totals[i], sinks[i])
+        for j in range(i * size, (i + 1) * size):
+            output[at + j] = narrow(sums[j] * share, output)
 
 
 @njit(inline="always")
@@ -278,8 +282,10 @@ def _cap(scores: Any, softcap: Any) -> None:
 
 
 @njit(inline="always")
-def _weigh(scores: Any, softcap: Any) -> Any:
-    """Make weights of scores; gives the largest score (times log2 e) and the weights' sum."""
+def _weigh(scores: Any, scale: Any, softcap: Any) -> Any:
+    """Make weights of products; gives the largest score (times log2 e) and the weights' sum."""
+    for k in range(scores.shape[0]):
+        scores[k] *= scale
     if softcap > 0:
         _cap(scores, softcap)
     peak = np.float32(-np.inf)
@@ -311,22 +317,18 @@ def merge_work(is_half: int, group_size: int, head_size: int) -> Any:
         sinks = floats_at(sinks_at, num_heads * num)
         peaks, totals = floats_at(peaks_at, end * num), floats_at(totals_at, end * num)
         sums = floats_at(sums_at, end * num * size)
+        first = begin * num
+        for place in range(first + num, end * num):  # into what the first segment has
+            i = first + place % num
+            peak = max(peaks[i], peaks[place])
+            factor, other = exp2(peaks[i] - peak), exp2(peaks[place] - peak)
+            peaks[i], totals[i] = peak, factor * totals[i] + other * totals[place]
+            for j in range(size):
+                mine, others = i * size + j, place * size + j
+                sums[mine] = factor * sums[mine] + other * sums[others]
         start = (token * num_heads + head) * num
         output = numbers_at(output_at, (start + num) * size, is_half)
-        mixed = np.empty(size, np.float32)
-        for i in range(num):
-            peak = np.float32(-np.inf)
-            for place in range(begin, end):
-                peak = max(peak, peaks[place * num + i])
-            total = np.float32(0.0)
-            mixed[:] = 0
-            for place in range(begin, end):
-                factor = exp2(peaks[place * num + i] - peak)
-                total += factor * totals[place * num + i]
-                for j in range(size):
-                    mixed[j] += factor * sums[(place * num + i) * size + j]
-            share = _share(peak, total, sinks[head * num + i])
-            for j in range(size):
-                output[(start + i) * size + j] = narrow(mixed[j] * share, output)
+        peaks, totals, sums = peaks[first:], totals[first:], sums[first * size :]
+        _put(output, start * size, sums, peaks, totals, sinks[head * num :], num, size)
 
     return compiled_work(merge, variant=f"_{is_half}_{num}_{size}")

@@ -13,8 +13,9 @@ from llvmlite import ir
 from numba import carray, njit, types
 from numba.extending import intrinsic
 
+from .vectors import FLOAT, WORD
+
 __all__ = [
-    "BFLOAT",
     "LOG2_E",
     "as_word",
     "exp2",
@@ -31,19 +32,6 @@ __all__ = [
 LOG2_E = np.float32(1.4426950408889634)
 
 
-class _BFloat(ir.types._BaseFloatType):  # type: ignore[misc]
-    """LLVM's bfloat, which llvmlite has no name for."""
-
-    def _to_string(self) -> str:
-        return "bfloat"
-
-    __str__ = _to_string
-
-
-_BFloat._create_instance()
-BFLOAT = _BFloat()
-
-_FLOAT, _WORD = ir.FloatType(), ir.IntType(32)
 _LEAST, _MOST = np.float32(-126.0), np.float32(127.0)
 _BIAS, _MANTISSA = np.int32(127), np.int32(23)
 # 2 ** x for x in 0..1: the polynomial through its Chebyshev nodes, off by at most 1e-7
@@ -68,7 +56,7 @@ def _as_float(_context: Any, _bits: Any) -> Any:
     """The float32 that these bits are."""
 
     def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], _FLOAT)
+        return builder.bitcast(arguments[0], FLOAT)
 
     return types.float32(types.uint32), generate
 
@@ -80,8 +68,8 @@ def widen(_context: Any, number: Any) -> Any:
     def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         if number == types.float32:
             return arguments[0]
-        bits = builder.shl(builder.zext(arguments[0], _WORD), _word(16))
-        return builder.bitcast(bits, _FLOAT)
+        bits = builder.shl(builder.zext(arguments[0], WORD), _word(16))
+        return builder.bitcast(bits, FLOAT)
 
     return types.float32(number), generate
 
@@ -93,7 +81,7 @@ def narrow(_context: Any, number: Any, array: Any) -> Any:
     def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         if array.dtype == types.float32:
             return arguments[0]
-        bits = builder.bitcast(arguments[0], _WORD)
+        bits = builder.bitcast(arguments[0], WORD)
         is_odd = builder.and_(builder.lshr(bits, _word(16)), _word(1))
         rounded = builder.add(builder.add(bits, _word(0x7FFF)), is_odd)
         is_nan = builder.fcmp_unordered("uno", arguments[0], arguments[0])
@@ -139,7 +127,7 @@ def words_at(address: Any, length: Any) -> Any:
 
 
 def _word(value: int) -> Any:
-    return ir.Constant(_WORD, value)
+    return ir.Constant(WORD, value)
 
 
 @njit(inline="always")

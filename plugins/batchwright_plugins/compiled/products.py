@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-import llvmlite.binding
 import numpy as np
 import torch
 from numba import carray, njit
@@ -13,7 +12,8 @@ from numba import carray, njit
 from .compiling import compiled_work
 from .floats import narrow, numbers_at, widen
 from .rows import add_row, store_row
-from .tiles import LANES, multiply_tile
+from .tiles import multiply_tile
+from .vectors import LANES, has
 
 __all__ = ["COLUMNS", "multiply_work", "pack", "serves"]
 
@@ -26,10 +26,9 @@ _LINE_BYTES = 64
 
 def serves(weight: torch.Tensor) -> bool:
     """Whether this CPU has the instructions for such weights, and their shape suits them."""
-    features = llvmlite.binding.get_host_cpu_features()
     if weight.dtype == torch.bfloat16:
-        return bool(features.get("avx512bf16")) and weight.shape[1] % 2 == 0
-    return weight.dtype == torch.float32 and bool(features.get("avx512f"))
+        return has("avx512bf16") and weight.shape[1] % 2 == 0
+    return weight.dtype == torch.float32 and has("avx512f")
 
 
 def pack(weight: torch.Tensor) -> torch.Tensor:
@@ -47,7 +46,7 @@ def pack(weight: torch.Tensor) -> torch.Tensor:
     by_input = panels.view(-1, num_inputs // pair, COLUMNS, pair).transpose(1, 2)
     whole = num_outputs // COLUMNS
     by_output = weight.reshape(num_outputs, num_inputs // pair, pair)
-    by_input[:whole] = by_output[: whole * COLUMNS].unflatten(0, (whole, COLUMNS))
+    by_input[:whole] = by_output[: whole * COLUMNS].view(whole, *by_input.shape[1:])
     by_input[whole:, : num_outputs % COLUMNS] = by_output[whole * COLUMNS :]
     return panels
 

@@ -14,11 +14,11 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from .floats import BFLOAT
+from .vectors import BFLOAT, FLOAT, FLOATS, LANES, PAIRS, WORD, add_pairs, has
 
 __all__ = ["add_row", "add_weighted_rows", "fetch_rows", "multiply_rows", "store_row"]
 
-_FLOAT, _WORD, _HALF = ir.FloatType(), ir.IntType(32), ir.IntType(16)
+_HALF = ir.IntType(16)
 _LINE_BYTES = 64
 _FAST = ("contract", "reassoc", "nsz")
 
@@ -42,7 +42,7 @@ class _Code:
         self._types = signature.args
         self.arguments = arguments
         self._size = size
-        self._vector = ir.VectorType(_FLOAT, size)
+        self._vector = ir.VectorType(FLOAT, size)
 
     def plus(self, start: Any, index: Any, step: Any) -> Any:
         """``start + index * step``."""
@@ -67,25 +67,69 @@ class _Code:
         """A row of the array that is this argument, as float32."""
         if self._types[argument].dtype != types.uint16:
             return self.builder.load(self.row_at(argument, offset), align=4)
-        halves, words = (ir.VectorType(kind, self._size) for kind in (_HALF, _WORD))
+        halves, words = (ir.VectorType(kind, self._size) for kind in (_HALF, WORD))
         pointer = self.builder.bitcast(self.element(argument, offset), halves.as_pointer())
         row = self.builder.zext(self.builder.load(pointer, align=2), words)
         row = self.builder.shl(row, ir.Constant(words, [16] * self._size))
         return self.builder.bitcast(row, self._vector)
 
+    def load_pairs(self, argument: int, offset: Any) -> list[Any]:
+        """A row of bfloat16 in vectors of pairs."""
+        places = [self.plus(offset, i, 2 * LANES) for i in range(self._size // (2 * LANES))]
+        pointers = [self.element(argument, place) for place in places]
+        return [
+            self.builder.load(self.builder.bitcast(pointer, PAIRS.as_pointer()), align=2)
+            for pointer in pointers
+        ]
+
     def spread(self, number: Any) -> Any:
         """A row that is this number everywhere."""
         nothing = ir.Constant(self._vector, ir.Undefined)
-        first = self.builder.insert_element(nothing, number, ir.Constant(_WORD, 0))
-        places = ir.Constant(ir.VectorType(_WORD, self._size), [0] * self._size)
+        first = self.builder.insert_element(nothing, number, ir.Constant(WORD, 0))
+        places = ir.Constant(ir.VectorType(WORD, self._size), [0] * self._size)
         return self.builder.shuffle_vector(first, nothing, places)
 
     def total(self, row: Any) -> Any:
         """The sum of a row."""
-        kind = ir.FunctionType(_FLOAT, [_FLOAT, self._vector])
-        name = f"llvm.vector.reduce.fadd.v{self._size}f32"
+        kind = ir.FunctionType(FLOAT, [FLOAT, row.type])
+        name = f"llvm.vector.reduce.fadd.v{row.type.count}f32"
         function = cgutils.get_or_insert_function(self.builder.module, kind, name)
-        return self.builder.call(function, [ir.Constant(_FLOAT, 0.0), row], fastmath=_FAST)
+        return self.builder.call(function, [ir.Constant(FLOAT, 0.0), row], fastmath=_FAST)
+
+
+class _Products:
+    """Scalar products of rows of numbers.
+
+    Args:
+        code: Of the call.
+        left: Which argument has the rows on the left.
+        right: Which has those on the right.
+    """
+
+    def __init__(self, code: _Code, left: int, right: int) -> None:
+        self._code = code
+        self._arguments = left, right
+
+    def load(self, side: int, offset: Any) -> Any:
+        """A row, as ``multiply`` needs it."""
+        return self._code.load(self._arguments[side], offset)
+
+    def multiply(self, left: Any, right: Any) -> Any:
+        """The scalar product of two rows."""
+        return self._code.total(self._code.builder.fmul(left, right, flags=_FAST))
+
+
+class _PairedProducts(_Products):
+    """Of bfloat16, where the CPU multiplies pairs; the products are exact."""
+
+    def load(self, side: int, offset: Any) -> Any:
+        return self._code.load_pairs(self._arguments[side], offset)
+
+    def multiply(self, left: Any, right: Any) -> Any:
+        total = ir.Constant(FLOATS, [0.0] * LANES)
+        for some, others in zip(left, right, strict=True):
+            total = add_pairs(self._code.builder, total, some, others)
+        return self._code.total(total)
 
 
 @intrinsic(prefer_literal=True)
@@ -104,7 +148,7 @@ def multiply_rows(
     """Scalar products of a few rows with many.
 
     Args:
-        left: ``[num_left * size]`` float32.
+        left: ``[num_left * size]`` float32, or uint16 for bfloat16.
         rows: Flat float32, or uint16 for bfloat16.
         start: Where in ``rows`` the first one begins.
         count: Rows there, one behind the other.
@@ -120,12 +164,15 @@ def multiply_rows(
         code = _Code(context, builder, signature, arguments, width)
         _, _, start, count, _, first, step, _, _ = arguments
         nought = ir.Constant(start.type, 0)
-        few = [code.load(0, code.plus(nought, i, width)) for i in range(num)]
+        in_pairs = left.dtype == rows.dtype == types.uint16 and width % (2 * LANES) == 0
+        kind = _PairedProducts if in_pairs and has("avx512bf16") else _Products
+        scalar = kind(code, 0, 1)
+        few = [scalar.load(0, code.plus(nought, i, width)) for i in range(num)]
         with cgutils.for_range(builder, count, intp=count.type) as loop:
-            row = code.load(1, code.plus(start, loop.index, width))
+            row = scalar.load(1, code.plus(start, loop.index, width))
             place = builder.add(first, loop.index)
             for i, one in enumerate(few):
-                product = code.total(builder.fmul(one, row, flags=_FAST))
+                product = scalar.multiply(one, row)
                 builder.store(product, code.element(4, code.plus(place, i, step)))
         return context.get_dummy_value()
 
@@ -240,9 +287,9 @@ def _fetch(_context: Any, array: Any, place: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         pointer = _Code(context, builder, signature, arguments, 1).element(0, arguments[1])
         byte = ir.IntType(8).as_pointer()
-        kind = ir.FunctionType(ir.VoidType(), [byte, _WORD, _WORD, _WORD])
+        kind = ir.FunctionType(ir.VoidType(), [byte, WORD, WORD, WORD])
         fetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        to_read, nearest, data = (ir.Constant(_WORD, value) for value in (0, 3, 1))
+        to_read, nearest, data = (ir.Constant(WORD, value) for value in (0, 3, 1))
         builder.call(fetch, [builder.bitcast(pointer, byte), to_read, nearest, data])
         return context.get_dummy_value()
 

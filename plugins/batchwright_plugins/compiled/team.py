@@ -48,7 +48,7 @@ def _help(words: Any) -> int:
 @compiled
 def _rouse(words: Any, num_helpers: int) -> int:
     """Count all helpers as awake; gives how many were not."""
-    missing = num_helpers - load_at(words, _AWAKE)  # meanwhile more may go to sleep, none wake
+    missing: int = num_helpers - load_at(words, _AWAKE)  # meanwhile more may go to sleep, none wake
     add_at(words, _AWAKE, missing)
     return missing
 
@@ -103,13 +103,25 @@ class Team:
         self._lock = threading.Lock()
         self._bell = threading.Semaphore(0)
         self._num_helpers = num_helpers
-        for _ in range(num_helpers):
-            threading.Thread(target=self._work, name="batchwright", daemon=True).start()
+        self._helpers = [
+            threading.Thread(target=self._help, name=f"helper-{i}", daemon=True)
+            for i in range(num_helpers)
+        ]
+        for helper in self._helpers:
+            helper.start()
 
-    def _work(self) -> None:
-        while True:
-            self._bell.acquire()
+    def _help(self) -> None:
+        while self._bell.acquire() and self._num_helpers:
             _serve(self._words, _PATIENCE)
+
+    def close(self) -> None:
+        """End the helpers; whatever comes is done alone."""
+        with self._lock:
+            self._num_helpers = 0
+            self._bell.release(len(self._helpers) or 1)
+        for helper in self._helpers:
+            helper.join()
+        self._helpers.clear()
 
     def run(self, work: Any, arguments: NDArray[np.int64], total: int) -> None:
         """Do all parts of a job; alone where another thread has the others.

@@ -9,18 +9,11 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from .floats import BFLOAT
+from .vectors import FLOAT, FLOATS, LANES, PAIRS, WORD, add_pairs
 
-__all__ = ["LANES", "multiply_tile"]
+__all__ = ["multiply_tile"]
 
-LANES = 16
-"""Columns a vector."""
-
-_FLOAT, _WORD = ir.FloatType(), ir.IntType(32)
-
-
-_FLOATS, _WORDS = (ir.VectorType(kind, LANES) for kind in (_FLOAT, _WORD))
-_PAIRS = ir.VectorType(BFLOAT, 2 * LANES)
+_WORDS = ir.VectorType(WORD, LANES)
 
 
 class _Tile:
@@ -33,14 +26,9 @@ class _Tile:
 
     def __init__(self, builder: Any, is_half: bool) -> None:
         self._builder = builder
-        self._vector = _PAIRS if is_half else _FLOATS
-        self._scalar = _WORD if is_half else _FLOAT
+        self._vector = PAIRS if is_half else FLOATS
+        self._scalar = WORD if is_half else FLOAT
         self._spread = ir.VectorType(self._scalar, LANES)
-        arguments, name = [_FLOATS, self._vector, self._vector], "llvm.fma.v16f32"
-        if is_half:
-            name = "llvm.x86.avx512bf16.dpbf16ps.512"
-        kind = ir.FunctionType(_FLOATS, arguments)
-        self._multiply = cgutils.get_or_insert_function(builder.module, kind, name)
         self._is_half = is_half
 
     def vector(self, pointer: Any) -> Any:
@@ -53,7 +41,7 @@ class _Tile:
         place = self._builder.bitcast(pointer, self._scalar.as_pointer())
         number = self._builder.load(place, align=4)
         nothing = ir.Constant(self._spread, ir.Undefined)
-        first = self._builder.insert_element(nothing, number, ir.Constant(_WORD, 0))
+        first = self._builder.insert_element(nothing, number, ir.Constant(WORD, 0))
         all_the_same = ir.Constant(_WORDS, [0] * LANES)
         vector = self._builder.shuffle_vector(first, nothing, all_the_same)
         return self._builder.bitcast(vector, self._vector)
@@ -61,8 +49,14 @@ class _Tile:
     def add(self, cell: Any, weights: Any, number: Any) -> None:
         """Add products to a sum."""
         total = self._builder.load(cell)
-        arguments = (total, number, weights) if self._is_half else (number, weights, total)
-        self._builder.store(self._builder.call(self._multiply, arguments), cell)
+        if self._is_half:
+            total = add_pairs(self._builder, total, number, weights)
+        else:
+            kind = ir.FunctionType(FLOATS, [FLOATS] * 3)
+            name = "llvm.fma.v16f32"
+            fma = cgutils.get_or_insert_function(self._builder.module, kind, name)
+            total = self._builder.call(fma, [number, weights, total])
+        self._builder.store(total, cell)
 
 
 @intrinsic(prefer_literal=True)
@@ -100,30 +94,31 @@ def multiply_tile(
             make = context.make_array(signature.args[argument])
             return builder.gep(make(context, builder, arguments[argument]).data, [offset])
 
-        def times(number: Any, factor: int) -> Any:
-            return builder.mul(number, ir.Constant(number.type, factor))
-
         _, first, step, _, begin, num_inputs, _, _, _ = arguments
         tile = _Tile(builder, pair == 2)
-        nothing = ir.Constant(_FLOATS, [0.0] * LANES)
+        nothing = ir.Constant(FLOATS, [0.0] * LANES)
         cells = [cgutils.alloca_once_value(builder, nothing) for _ in range(rows * vectors)]
-        starts = [builder.add(first, times(step, row)) for row in range(rows)]
+        starts = [builder.add(first, _times(builder, step, row)) for row in range(rows)]
         count = builder.sdiv(num_inputs, ir.Constant(num_inputs.type, pair))
         with cgutils.for_range(builder, count, intp=count.type) as loop:
-            at = builder.add(begin, times(loop.index, pair * LANES * vectors))
+            at = builder.add(begin, _times(builder, loop.index, pair * LANES * vectors))
             offsets = [ir.Constant(at.type, pair * LANES * i) for i in range(vectors)]
             panel = [tile.vector(pointer(3, builder.add(at, offset))) for offset in offsets]
-            inside = times(loop.index, pair)
+            inside = _times(builder, loop.index, pair)
             for row, start in enumerate(starts):
                 number = tile.everywhere(pointer(0, builder.add(start, inside)))
                 for i, some in enumerate(panel):
                     tile.add(cells[row * vectors + i], some, number)
         for place, cell in enumerate(cells):
             target = pointer(6, ir.Constant(begin.type, place * LANES))
-            target = builder.bitcast(target, _FLOATS.as_pointer())
+            target = builder.bitcast(target, FLOATS.as_pointer())
             builder.store(builder.load(cell), target, align=4)
         return context.get_dummy_value()
 
     index = types.intp
     kinds = (x, index, index, weights, index, index, sums, num_rows, num_vectors)
     return types.void(*kinds), generate
+
+
+def _times(builder: Any, number: Any, factor: int) -> Any:
+    return builder.mul(number, ir.Constant(number.type, factor))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import torch
+from typing import TYPE_CHECKING
 
 from batchwright_plugins.compiled.floats import is_half
 from batchwright_plugins.compiled.products import COLUMNS, multiply_work, pack
 from batchwright_plugins.compiled.team import share_parts
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["CompiledLinear"]
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from threading import Thread
+from typing import Any
 
-import numba
 import numpy as np
 import pytest
 import torch
@@ -18,9 +16,8 @@ from hypothesis import strategies as st
 
 from batchwright.protocols.attention import AttentionBackend, LayerCall
 from batchwright.testing.attention import Case, Shape, check_attention, check_copies, make_batch
-from batchwright_plugins.attention import numba_attention, numba_paged
+from batchwright_plugins.attention import numba_attention, numba_kernels, numba_paged
 from batchwright_plugins.attention.decode_segments import DecodeSegments
-from batchwright_plugins.attention.numba_kernels import attend_kernel, merge_segments, write_tokens
 from batchwright_plugins.attention.numba_paged import NumbaAttention
 
 
@@ -133,33 +130,53 @@ def test_scores_that_are_not_finite_are_not_hidden(
         assert torch.isfinite(answer).all() == hidden, (place, answer)
 
 
-@pytest.mark.parametrize("num_threads", [1, 2])
-def test_nothing_is_compiled_once_there_is_a_cache(
-    num_threads: int, set_threads: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_compiled_once_there_is_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     """No request waits for a compiler, whatever it is."""
     monkeypatch.setattr(numba_attention, "_LEAST_WORK", 1)
-    attend_kernel.cache_clear()
-    set_threads(num_threads)
-    case = Case(
-        requests=[Shape(33, 1), Shape(0, 9), Shape(3, 4), Shape(0, 1)], group_size=3, sinks=True
-    )
+    requests = [Shape(33, 1), Shape(0, 9), Shape(3, 4), Shape(0, 1)]
+    case = Case(requests=requests, group_size=3, sinks=True)
     backend_of(case, 2)
-    kernels = [attend_kernel(3, 8, False), attend_kernel(3, 8, True), merge_segments, write_tokens]
-    before = [list(kernel.signatures) for kernel in kernels]  # type: ignore[attr-defined]
+    compilers = "write_work", "attend_work", "merge_work"
+    before = [getattr(numba_kernels, name).cache_info().misses for name in compilers]
     check(case)
-    assert [list(kernel.signatures) for kernel in kernels] == before  # type: ignore[attr-defined]
+    assert [getattr(numba_kernels, name).cache_info().misses for name in compilers] == before
 
 
-@pytest.mark.parametrize("num_threads", [1, 2, 64])
-def test_as_many_threads_compute_as_torch_has(
-    num_threads: int, set_threads: Callable[[int], None]
-) -> None:
-    """Where the machine has as many."""
-    set_threads(num_threads)
-    backend = backend_of(Case(requests=[]), 2)
+def backwards(work: Any, num_rows: int, _row_work: int, *arguments: int) -> None:
+    """Shares a job out by single rows, the last one first."""
+    words = np.array((num_rows, 1, *arguments), np.int64)
+    do = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(work.address)
+    for part in reversed(range(num_rows)):
+        do(words.ctypes.data, part)
+
+
+def test_tokens_may_be_written_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block's first token clears what is written by nobody: others may be there before it."""
+    monkeypatch.setattr(numba_attention, "share_rows", backwards)
+    case = Case(requests=[], num_kv_heads=1, head_size=8, block_size=4)
+    backend = backend_of(case, 4)
+    cache = backend._kernels._cache.layers[0]  # type: ignore[attr-defined]
+    tokens = torch.arange(1.0, 7.0)[:, None, None].expand(6, 1, 8)
+    backend.begin_step(make_batch([[2, 1]], [Shape(0, 6)], 4))
+    backend.forward(LayerCall(0, tokens, tokens, -tokens, scale=1.0))
+    written = [5.0, 6.0, 0.0, 0.0, 1.0, 2.0, 3.0, 4.0]
+    assert cache[0, 4:12, 0].tolist() == written
+    assert cache[1, 4:12, 7].tolist() == [-number for number in written]
+    assert cache[:, 12:16].isnan().all()
+
+
+def test_a_single_token_may_have_any_step() -> None:
+    """torch says what it likes of how far the next one would be."""
+    case = Case(requests=[], num_kv_heads=2, group_size=2, head_size=8)
+    backend = backend_of(case, 2)
+    nothing, value = torch.zeros(1, 2, 8), torch.ones(1, 2, 8).as_strided((1, 2, 8), (1, 8, 1))
     backend.begin_step(make_batch([[1]], [Shape(0, 1)], 4))
-    assert numba.get_num_threads() == min(num_threads, numba.config.NUMBA_NUM_THREADS)
+    backend.forward(LayerCall(0, torch.ones(1, 4, 8), nothing, nothing, scale=1.0))
+    backend.begin_step(make_batch([[1]], [Shape(1, 1)], 4))
+    signs = torch.tensor([-1.0, -1.0, 1.0, 1.0]).repeat_interleave(8)
+    query = (100 * signs).as_strided((1, 4, 8), (8, 8, 1))
+    answer = backend.forward(LayerCall(0, query, value, value, scale=1.0))
+    assert answer[0, :, 0].tolist() == [0.0, 0.0, 1.0, 1.0]
 
 
 def test_copied_blocks_answer_what_the_original_does() -> None:
@@ -169,7 +186,7 @@ def test_copied_blocks_answer_what_the_original_does() -> None:
 
 
 def test_two_engines_compute_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
-    """numba's simplest threads end the process when two callers meet in them."""
+    """Threads help one of them, the others do without."""
     monkeypatch.setattr(numba_attention, "_LEAST_WORK", 1)
     case = Case(requests=[Shape(40, 1)] * 6, head_size=8)
     failures: list[BaseException] = []
@@ -187,26 +204,6 @@ def test_two_engines_compute_side_by_side(monkeypatch: pytest.MonkeyPatch) -> No
     for thread in threads:
         thread.join()
     assert failures == []
-
-
-def test_two_engines_compute_side_by_side_in_the_simplest_threads() -> None:
-    """The same where numba has neither OpenMP nor TBB: in a process of its own."""
-    script = f"""
-import numba, sys
-sys.path[:0] = {sys.path!r}
-from {__name__} import *
-with pytest.MonkeyPatch.context() as patch:
-    test_two_engines_compute_side_by_side(patch)
-print(numba.threading_layer())
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env={**os.environ, "NUMBA_THREADING_LAYER": "workqueue", "NUMBA_NUM_THREADS": "2"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (0, "workqueue\n"), done.stderr
 
 
 def test_it_is_for_a_cpu() -> None:
@@ -235,13 +232,13 @@ def test_segments_cut_the_keys_in_the_middle() -> None:
         numbers(4, 6), numbers(9, 20), numbers(0, 5), numbers(3, 12), 2, 3
     )
     assert divided.segments.tolist() == [
-        [4, 9, 0, 0, 3],
-        [6, 20, 0, 5, 8],
-        [6, 20, 0, 8, 12],
-        [4, 9, 1, 0, 3],
-        [6, 20, 1, 5, 12],
+        [4, 9, 0, 0, 3, 1],
+        [6, 20, 0, 5, 8, 0],
+        [6, 20, 0, 8, 12, 0],
+        [4, 9, 1, 0, 3, 1],
+        [6, 20, 1, 5, 12, 1],
     ]
-    assert divided.firsts.tolist() == [0, 1, 3, 4, 5]
+    assert divided.cut.tolist() == [[1, 3]]
     assert divided.parts.tolist() == [0, 2, 4, 5]
     assert divided.num_parts == 3
     assert divided.most_keys == 7
@@ -255,7 +252,7 @@ def test_segments_have_every_key_once(lens: list[int], num_heads: int, num_parts
     divided = DecodeSegments.divide(places, places, begins, begins + lens, num_heads, num_parts)
     keys = [
         (request, head, key)
-        for request, _, head, begin, end in divided.segments.tolist()
+        for request, _, head, begin, end, _ in divided.segments.tolist()
         for key in range(begin, end)
     ]
     assert keys == [
@@ -266,4 +263,4 @@ def test_segments_have_every_key_once(lens: list[int], num_heads: int, num_parts
         for a, b in zip(divided.parts[:-1], divided.parts[1:], strict=True)
     ]
     assert max(sizes) - min(sizes) <= 1
-    assert divided.parts[-1] == len(divided.segments) == divided.firsts[-1]
+    assert divided.parts[-1] == len(divided.segments)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 from pathlib import Path
 from types import ModuleType
@@ -11,7 +12,7 @@ import numba
 import pytest
 
 from batchwright_plugins.compiled import compiling
-from batchwright_plugins.compiled.compiling import compiled
+from batchwright_plugins.compiled.compiling import compiled, compiled_work
 
 SOURCE = """
 from batchwright_plugins.compiled.compiling import compiled
@@ -66,19 +67,37 @@ def test_code_is_made_anew_when_what_it_is_made_of_changes(
     assert "twice_00000007" in kept(tmp_path)[0].name
 
 
+def make_work(number: int) -> Any:
+    """Work that sets the first of its words."""
+
+    def put(words: Any, part: int) -> None:
+        words[0] = number + part
+
+    return compiled_work(put, variant=f"_{number}")
+
+
+def done(work: Any, part: int) -> int:
+    words = (ctypes.c_int64 * 1)()
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(work.address)(words, part)
+    return words[0]
+
+
 def test_variants_have_files_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was made for one model's heads is never taken for another's."""
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
-
-    def make(number: int) -> Any:
-        def plus(x: int) -> int:
-            return x + number
-
-        return compiled(plus, variant=f"_{number}")
-
-    assert [make(1)(1), make(5)(1)] == [2, 6]
-    names = sorted(path.name.partition(".plus_")[2][0] for path in tmp_path.rglob("*.nbi"))
+    assert [done(make_work(1), 2), done(make_work(5), 2)] == [3, 7]
+    names = sorted(path.name.partition(".put_")[2][0] for path in tmp_path.rglob("*.nbi"))
     assert names == ["1", "5"]
+
+
+def test_work_is_kept_for_later_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And made anew if its file broke."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    assert [make_work(3).cache_hits, make_work(3).cache_hits] == [0, 1]
+    for path in tmp_path.rglob("*.nbc"):
+        path.write_bytes(b"")
+    mended = make_work(3)
+    assert (mended.cache_hits, done(mended, 1), make_work(3).cache_hits) == (0, 4, 1)
 
 
 @pytest.mark.parametrize("kind", ["nbc", "nbi"])
@@ -121,6 +140,8 @@ def test_without_a_folder_functions_are_compiled_for_the_process() -> None:
     spaces: dict[str, Any] = {}
     exec("def twice(x):\n    return 2 * x", spaces)
     assert compiled(spaces["twice"])(21) == 42
+    exec("def put(words, part):\n    words[0] = part", spaces)
+    assert done(compiled_work(spaces["put"]), 6) == 6
 
 
 def test_without_a_compiler_nothing_is_changed(monkeypatch: pytest.MonkeyPatch) -> None:

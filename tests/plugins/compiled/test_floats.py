@@ -11,13 +11,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
-from batchwright_plugins.compiled.floats import as_numpy, as_rows, exp2, narrow, widen
+from batchwright_plugins.compiled.floats import (
+    as_word,
+    exp2,
+    float_of,
+    floats_at,
+    indices_at,
+    is_half,
+    narrow,
+    numbers_at,
+    widen,
+    words_at,
+)
 
 
 @njit
 def round_trip(numbers: Any, target: Any) -> None:
     for i in range(numbers.shape[0]):
         target[i] = narrow(widen(numbers[i]), target)
+
+
+def as_numpy(tensor: torch.Tensor) -> Any:
+    """Its memory: float32, or 16 bits of each bfloat16."""
+    return (tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
 
 
 @njit
@@ -74,14 +90,36 @@ def test_exp2_beyond_its_range() -> None:
     assert result[3] == np.float32(2.0**127)
 
 
-def test_rows_leave_out_what_lies_between_tokens() -> None:
-    """A part of each token's heads is seen where it lies; anything else is copied."""
-    tokens = torch.arange(60.0).view(3, 5, 4)
-    array, step = as_rows(tokens[:, 1:3])
-    assert step == 20
-    assert array[step : step + 8].tolist() == tokens[1, 1:3].flatten().tolist()
-    array[0] = -1.0
-    assert tokens[0, 1, 0] == -1.0
-    array, step = as_rows(tokens.transpose(1, 2))
-    assert step == 20
-    assert array[20:25].tolist() == tokens[1, :, 0].tolist()
+@njit
+def sums(addresses: Any) -> Any:
+    """Of two numbers of each kind."""
+    halves, floats = numbers_at(addresses[0], 2, 1), numbers_at(addresses[1], 2, 0)
+    floats[1] *= np.float32(2.0)
+    again, indices = floats_at(addresses[1], 2), indices_at(addresses[2], 2)
+    words = words_at(addresses[3], 2)
+    return widen(halves[0]) + widen(halves[1]), again[1], indices[1], words[1]
+
+
+def test_numbers_at_addresses() -> None:
+    """Read, and written to where they lie."""
+    tensors = [
+        torch.tensor([1.5, 2.0], dtype=torch.bfloat16),
+        torch.tensor([0.25, 3.0]),
+        torch.tensor([1, -2], dtype=torch.int32),
+        torch.tensor([1, -(1 << 40)]),
+    ]
+    addresses = np.array([tensor.data_ptr() for tensor in tensors])
+    assert sums(addresses) == (3.5, 6.0, -2, -(1 << 40))
+    assert tensors[1].tolist() == [0.25, 6.0]
+    assert [is_half(tensor.dtype) for tensor in tensors[:2]] == [1, 0]
+
+
+@njit
+def float_again(word: int) -> Any:
+    return float_of(word)
+
+
+@given(st.floats(width=32, allow_nan=False))
+def test_a_float_goes_through_a_word(number: float) -> None:
+    """Negative ones and infinity, too."""
+    assert float_again(as_word(number)) == number

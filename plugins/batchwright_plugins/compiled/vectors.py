@@ -1,0 +1,44 @@
+"""Vectors of the CPU at hand: how long they are, and what it does with pairs of bfloat16."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from llvmlite import binding, ir
+from numba.core import cgutils
+
+__all__ = ["BFLOAT", "FLOAT", "FLOATS", "LANES", "PAIRS", "WORD", "add_pairs", "has"]
+
+LANES = 16
+"""float32 numbers a vector of AVX-512."""
+
+
+class _BFloat(ir.types._BaseFloatType):  # type: ignore[misc]
+    """LLVM's bfloat, which llvmlite has no name for."""
+
+    def _to_string(self) -> str:
+        return "bfloat"
+
+    __str__ = _to_string
+
+
+_BFloat._create_instance()
+BFLOAT = _BFloat()
+FLOAT, WORD = ir.FloatType(), ir.IntType(32)
+FLOATS = ir.VectorType(FLOAT, LANES)
+PAIRS = ir.VectorType(BFLOAT, 2 * LANES)
+
+
+@cache
+def has(feature: str) -> bool:
+    """Whether the CPU has a feature, by LLVM's name for it."""
+    return bool(binding.get_host_cpu_features().get(feature))
+
+
+def add_pairs(builder: Any, total: Any, left: Any, right: Any) -> Any:
+    """``total`` plus, in each lane, the two products of pairs (on CPUs with ``avx512bf16``)."""
+    kind = ir.FunctionType(FLOATS, [FLOATS, PAIRS, PAIRS])
+    name = "llvm.x86.avx512bf16.dpbf16ps.512"
+    function = cgutils.get_or_insert_function(builder.module, kind, name)
+    return builder.call(function, [total, left, right])
