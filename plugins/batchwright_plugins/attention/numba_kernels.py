@@ -77,20 +77,9 @@ def write_work(is_half: int) -> Any:
 
     def write_tokens(arguments: Any, part: int) -> None:
         begin, stop = rows_of(arguments, part)
-        (
-            num_tokens,
-            _,
-            cache_at,
-            num_heads,
-            num_slots,
-            size,
-            block_size,
-            slots_at,
-            key_at,
-            key_step,
-            value_at,
-            value_step,
-        ) = carray(arguments, (12,))
+        words = carray(arguments, (12,))
+        num_tokens, _, cache_at, num_heads, num_slots, size, block_size = words[:7]
+        slots_at, key_at, key_step, value_at, value_step = words[7:]
         cache = numbers_at(cache_at, 2 * num_heads * num_slots * size, is_half)
         slots = words_at(slots_at, num_tokens)
         keys = numbers_at(key_at, (stop - 1) * key_step + num_heads * size, is_half)
@@ -145,36 +134,18 @@ def attend_work(is_half: int, group_size: int, head_size: int) -> Any:
     num, size = group_size, head_size
 
     def attend(arguments: Any, part: int) -> None:
-        (
-            query_at,
-            query_step,
-            cache_at,
-            num_heads,
-            num_slots,
-            tables_at,
-            max_blocks,
-            block_size,
-            segments_at,
-            _,
-            parts_at,
-            scale,
-            softcap,
-            sinks_at,
-            scores_at,
-            most,
-            peaks_at,
-            totals_at,
-            sums_at,
-            output_at,
-        ) = carray(arguments, (20,))
+        words = carray(arguments, (20,))
+        query_at, query_step, cache_at, num_heads, num_slots = words[:5]
+        tables_at, max_blocks, block_size, segments_at, _ = words[5:10]
+        parts_at, scale, softcap, sinks_at, scores_at = words[10:15]
+        most, peaks_at, totals_at, sums_at, output_at = words[15:]
         cache = numbers_at(cache_at, 2 * num_heads * num_slots * size, is_half)
         sinks = floats_at(sinks_at, num_heads * num)
         room = floats_at(scores_at + part * num * most * _FLOAT_BYTES, num * most)
         first_place, last_place = words_at(parts_at + part * _WORD_BYTES, 2)
         for place in range(first_place, last_place):
-            request, token, head, begin, end, is_whole = words_at(
-                segments_at + place * 6 * _WORD_BYTES, 6
-            )
+            segment_at = segments_at + place * 6 * _WORD_BYTES
+            request, token, head, begin, end, is_whole = words_at(segment_at, 6)
             first = token * query_step + head * num * size
             queries = numbers_at(query_at, first + num * size, is_half)[first:]
             table = indices_at(tables_at + request * max_blocks * _INDEX_BYTES, max_blocks)

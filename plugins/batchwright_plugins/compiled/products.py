@@ -71,17 +71,9 @@ def multiply_work(is_half: int) -> Any:
     """
 
     def multiply(arguments: Any, part: int) -> None:
-        (
-            x_at,
-            weights_at,
-            bias_at,
-            residual_at,
-            result_at,
-            num_rows,
-            num_inputs,
-            num_outputs,
-            rows_a_part,
-        ) = carray(arguments, (9,))
+        words = carray(arguments, (9,))
+        x_at, weights_at, bias_at, residual_at, result_at = words[:5]
+        num_rows, num_inputs, num_outputs, rows_a_part = words[5:]
         num_panels = (num_outputs + COLUMNS - 1) // COLUMNS
         group, panel = part // num_panels, part % num_panels
         x = numbers_at(x_at, num_rows * num_inputs, is_half)
