@@ -90,6 +90,9 @@ def _rows(figures: dict[str, Any]) -> list[tuple[str, str]]:
     if "products_seconds" in limits:
         products = limits["products_seconds"]
         rows.append(("matrix products alone", f"{products * 1e3:.2f} ms for {limits['rows']} rows"))
+    if "plain_products_seconds" in limits:
+        plain = limits["plain_products_seconds"]
+        rows.append(("as torch multiplies", f"{plain * 1e3:.2f} ms"))
     if "memory_bytes_per_second" in limits:
         rows.append(("memory bandwidth", f"{limits['memory_bytes_per_second'] / 1e9:.1f} GB/s"))
     return rows

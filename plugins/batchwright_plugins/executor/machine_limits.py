@@ -10,7 +10,9 @@ from functools import partial
 import torch
 from torch.nn.functional import linear
 
-__all__ = ["memory_bandwidth", "products_seconds"]
+__all__ = ["memory_bandwidth", "plain_product", "products_seconds"]
+
+Product = Callable[[torch.Tensor], torch.Tensor]
 
 _COPIED_BYTES = 1 << 28
 _MOST_WEIGHTS = 1 << 28  # of one shape that are held at once, so that no cache holds them
@@ -19,15 +21,20 @@ _ROUNDS = 5
 
 @torch.inference_mode()
 def products_seconds(
-    products: Mapping[tuple[int, int], int], num_rows: int, dtype: str, device: torch.device
+    products: Mapping[tuple[int, int], int],
+    num_rows: int,
+    dtype: str,
+    device: torch.device,
+    make_product: Callable[[torch.Tensor], Product],
 ) -> float:
-    """Time of matrix products alone, by ``torch.nn.functional.linear`` as it is.
+    """Time of matrix products alone.
 
     Args:
         products: By ``(num_outputs, num_inputs)``, how many there are.
         num_rows: Rows of what is multiplied.
         dtype: ``float32``, ``bfloat16`` or ``float16``.
         device: Where to compute.
+        make_product: Makes the product with a weight ``[num_outputs, num_inputs]``.
 
     Returns:
         Seconds for all of them, the sum of medians.
@@ -36,17 +43,23 @@ def products_seconds(
     total = 0.0
     for (num_outputs, num_inputs), count in products.items():
         held = max(1, min(count, _MOST_WEIGHTS // (num_outputs * num_inputs)))
-        weights = [
-            torch.randn(num_outputs, num_inputs, device=device).to(kind) for _ in range(held)
+        made = [
+            make_product(torch.randn(num_outputs, num_inputs, device=device).to(kind))
+            for _ in range(held)
         ]
         rows = torch.randn(num_rows, num_inputs, device=device).to(kind)
-        total += _median(partial(_multiply, rows, weights), device) * count / held
+        total += _median(partial(_multiply, rows, made), device) * count / held
     return total
 
 
-def _multiply(rows: torch.Tensor, weights: list[torch.Tensor]) -> None:
-    for weight in weights:
-        linear(rows, weight)
+def plain_product(weight: torch.Tensor) -> Product:
+    """``torch.nn.functional.linear`` as it is."""
+    return lambda rows: linear(rows, weight)
+
+
+def _multiply(rows: torch.Tensor, products: list[Product]) -> None:
+    for product in products:
+        product(rows)
 
 
 def memory_bandwidth(device: torch.device) -> float:

@@ -150,13 +150,16 @@ class TorchExecutor(Executor):
         return self._runner.execute(plan)
 
     def measure_limits(self, num_rows: int) -> Mapping[str, float]:
-        from .machine_limits import memory_bandwidth, products_seconds
+        from .linear import make_linear
+        from .machine_limits import memory_bandwidth, plain_product, products_seconds
 
         if self._loaded is None:
             return {}
         dtype, device = self._loaded.spec.dtype, self._loaded.device
+        work = self._loaded.products, num_rows, dtype, device
         return {
-            "products_seconds": products_seconds(self._loaded.products, num_rows, dtype, device),
+            "products_seconds": products_seconds(*work, make_linear),
+            "plain_products_seconds": products_seconds(*work, plain_product),
             "memory_bytes_per_second": memory_bandwidth(device),
         }
 
