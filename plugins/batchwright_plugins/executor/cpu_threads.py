@@ -6,7 +6,6 @@ import math
 import os
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
@@ -48,6 +47,8 @@ def apart(work: Callable[[], T]) -> T:
     Raises:
         BaseException: What the work raised.
     """
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(1, "batchwright-apart") as thread:
         return thread.submit(work).result()
 
