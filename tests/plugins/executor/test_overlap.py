@@ -100,7 +100,7 @@ def test_model_is_loaded_on_threads_that_have_ended(
 
     watched(model_loader, "load_model")
     watched(model_runner, "ModelRunner")
+    before = set(threading.enumerate())
     assert len(answers(tiny_model("llama"), 2)) == len(PARAMS)
     assert len(seen) == 2
-    names = [thread.name for thread in threading.enumerate()]
-    assert not [name for name in names if name.startswith("batchwright-")]
+    assert not [t for t in set(threading.enumerate()) - before if t.name.startswith("batchwright")]
