@@ -157,7 +157,7 @@ class Engine:
         plan, outputs = self.advance()
         if outputs is None:
             return []
-        if plan.is_empty and not outputs.finished and not self._pipeline:
+        if plan.is_empty and not outputs.finished and not self._pipeline.plans:
             self._wait()
         return self._collect(outputs)
 
@@ -172,20 +172,21 @@ class Engine:
             PluginError: A component failed too often in a row.
         """
         # Without live requests only as much is planned as it takes to tell that they ended.
-        self._pipeline.start()
+        pipeline = self._pipeline
+        pipeline.start()
         depth = self.scheduler.pipeline_depth if self.scheduler.requests else 1
-        while len(self._pipeline) < depth:
+        while len(pipeline.plans) < depth:
             plan = self.scheduler.schedule()
-            self._pipeline.lap(SCHEDULING)
-            self._pipeline.put(plan)
+            pipeline.lap(SCHEDULING)
+            pipeline.put(plan)
             if plan.is_empty:
                 break
         outputs = self._compute_next()
-        self._pipeline.lap(BOOKKEEPING)
+        pipeline.lap(BOOKKEEPING)
         return outputs
 
     def _compute_next(self) -> tuple[SchedulerOutput, StepOutputs | None]:
-        plan = self._pipeline.oldest
+        plan = self._pipeline.plans[0]
         output = self._execute(plan)
         if output is None:
             return plan, None
@@ -200,7 +201,7 @@ class Engine:
         Returns:
             By request, how it has ended; None if the next step is one to ``advance``.
         """
-        if not self._leaps or self._pipeline:
+        if not self._leaps or self._pipeline.plans:
             return None
         leap = self.scheduler.plan_leap(until)
         if leap is None:
@@ -230,7 +231,7 @@ class Engine:
                 if output.finished and output.request_id in mine:
                     mine.remove(output.request_id)
                     yield output
-        while self._pipeline and not self.scheduler.requests:
+        while self._pipeline.plans and not self.scheduler.requests:
             _, outputs = self._compute_next()  # nobody wants its results, but it holds blocks
             self._collect(outputs or StepOutputs(0))
 
