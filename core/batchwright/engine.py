@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,8 @@ from batchwright.messages import (
     TokenLogprobs,
 )
 from batchwright.metrics import RequestTimes
-from batchwright.phases import BOOKKEEPING, FORWARD, SCHEDULING, Phases
+from batchwright.phases import BOOKKEEPING, SCHEDULING, Phases
+from batchwright.pipeline import BackgroundPipeline, Pipeline
 from batchwright.protocols import Executor, ModelInfo, Tokenizer
 from batchwright.protocols.component import overrides
 from batchwright.request import Finish, Request, RequestStatus
@@ -37,6 +37,9 @@ Prompt = str | Sequence[int] | Sequence[Mapping[str, str]]
 
 class Engine:
     """Answers prompts with a real model. Synchronous: it computes when it is stepped.
+
+    With ``scheduler.pipeline_depth`` over 1 it also computes between steps, if the executor
+    allows that (``Executor.runs_in_background``).
 
     Args:
         scheduler: Decides.
@@ -58,7 +61,8 @@ class Engine:
         self._max_restarts = max_restarts
         self._num_failures = 0
         self._leaps = overrides(executor, "leap") and not executor.has_halves
-        self._pending: deque[SchedulerOutput] = deque()
+        overlaps = scheduler.pipeline_depth > 1 and executor.runs_in_background
+        self._pipeline = (BackgroundPipeline if overlaps else Pipeline)(executor, self.phases)
         self._answers: dict[str, _Answer] = {}
         self._ids = itertools.count()
 
@@ -153,7 +157,7 @@ class Engine:
         plan, outputs = self.advance()
         if outputs is None:
             return []
-        if plan.is_empty and not outputs.finished and not self._pending:
+        if plan.is_empty and not outputs.finished and not self._pipeline.plans:
             self._wait()
         return self._collect(outputs)
 
@@ -168,25 +172,24 @@ class Engine:
             PluginError: A component failed too often in a row.
         """
         # Without live requests only as much is planned as it takes to tell that they ended.
-        self.phases.start()
+        pipeline = self._pipeline
+        pipeline.start()
         depth = self.scheduler.pipeline_depth if self.scheduler.requests else 1
-        while len(self._pending) < depth:
+        while len(pipeline.plans) < depth:
             plan = self.scheduler.schedule()
-            self._pending.append(plan)
+            pipeline.lap(SCHEDULING)
+            pipeline.put(plan)
             if plan.is_empty:
                 break
-        self.phases.lap(SCHEDULING)
         outputs = self._compute_next()
-        self.phases.lap(BOOKKEEPING)
+        pipeline.lap(BOOKKEEPING)
         return outputs
 
     def _compute_next(self) -> tuple[SchedulerOutput, StepOutputs | None]:
-        plan = self._pending[0]
+        plan = self._pipeline.plans[0]
         output = self._execute(plan)
-        self.phases.lap(FORWARD)
         if output is None:
             return plan, None
-        self._pending.popleft()
         return plan, self.scheduler.update_from_output(plan, output)
 
     def leap(self, until: float) -> dict[str, Finish] | None:
@@ -198,7 +201,7 @@ class Engine:
         Returns:
             By request, how it has ended; None if the next step is one to ``advance``.
         """
-        if not self._leaps or self._pending:
+        if not self._leaps or self._pipeline.plans:
             return None
         leap = self.scheduler.plan_leap(until)
         if leap is None:
@@ -228,12 +231,20 @@ class Engine:
                 if output.finished and output.request_id in mine:
                     mine.remove(output.request_id)
                     yield output
-        while self._pending and not self.scheduler.requests:
+        while self._pipeline.plans and not self.scheduler.requests:
             _, outputs = self._compute_next()  # nobody wants its results, but it holds blocks
             self._collect(outputs or StepOutputs(0))
 
+    def measure_limits(self, num_rows: int) -> Mapping[str, float]:
+        """What the machine allows; see ``Executor.measure_limits``."""
+        return self._pipeline.call(lambda: self.executor.measure_limits(num_rows))
+
     def close(self) -> None:
-        """Let components and executor release what they hold."""
+        """Let components and executor release what they hold.
+
+        A step that is being computed is waited for; those behind it are dropped.
+        """
+        self._pipeline.close()
         self.scheduler.close()
         self.executor.close()
 
@@ -259,10 +270,10 @@ class Engine:
             ExecutorError: It failed too often in a row.
         """
         try:
-            output = self.executor.run(plan)
+            output = self._pipeline.take()
         except Exception as error:
             self._failed(f"in step {plan.step_id}", error)
-            self._pending.clear()
+            self._pipeline.clear()
             self.scheduler.recover()
             self._restart()
             return None
@@ -278,7 +289,7 @@ class Engine:
         """
         while True:
             try:
-                return self.executor.recover()
+                return self._pipeline.call(self.executor.recover)
             except Exception as error:
                 self._failed("in restart()", error)
 

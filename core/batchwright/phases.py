@@ -41,6 +41,10 @@ class Phases:
     def start(self) -> None:
         """A step begins; what was before it is nobody's."""
         self.num_steps += 1
+        self.skip()
+
+    def skip(self) -> None:
+        """The time since the last phase ended is nobody's."""
         self._last = self._clock.now()
 
     def lap(self, phase: str) -> None:

@@ -26,3 +26,15 @@ def test_phases_add_up_laps() -> None:
     expected = dict.fromkeys(PHASES, 0.0) | {"scheduling": 1.0, "forward": 2.0, "bookkeeping": 0.75}
     assert phases.seconds == expected
     assert phases.num_steps == 2
+
+
+def test_phases_skip_what_is_nobodys() -> None:
+    """No step begins by that."""
+    clock = VirtualClock()
+    phases = Phases(clock)
+    clock.advance(3.0)
+    phases.skip()
+    clock.advance(1.0)
+    phases.lap("forward")
+    assert phases.seconds == dict.fromkeys(PHASES, 0.0) | {"forward": 1.0}
+    assert phases.num_steps == 0

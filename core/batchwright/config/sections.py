@@ -81,7 +81,8 @@ class SchedulerSection:
         preemption: What becomes of the KV of who yields.
         predictor: Who estimates output lengths for those that ask.
         estimator: Who estimates step times for those that ask.
-        pipeline_depth: Steps that may be planned before the first of them is done.
+        pipeline_depth: Steps that may be planned before the first of them is done; over 1,
+            one is computed while the next is planned, if the executor can.
         max_displacements: Times that a request yields because the policy wishes; then it
             is immune.
         group_time_to_live: How long a group is remembered after its last request.

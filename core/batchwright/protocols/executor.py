@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from attrs import field, frozen
 
@@ -133,6 +133,16 @@ class Executor(Component):
     Attributes:
         phases: Where ``execute`` may note what its time went to (``phases.lap``); the
             engine puts its own here.
+    """
+
+    runs_in_background: ClassVar[bool] = False
+    """Whether plans may be computed on another thread, while the next one is made.
+
+    With ``scheduler.pipeline_depth`` over 1 the engine then calls ``run``, ``recover`` and
+    ``measure_limits`` on a thread of its own: one call at a time, plans in their order, none
+    behind one that failed before ``recover``. ``load`` and ``allocate_kv`` come before that,
+    and ``close`` after it, on other threads. Halves of features are called there, too.
+    It gains where ``execute`` leaves Python's lock to others for most of its time.
     """
 
     def __init__(self, options: Any, ctx: Context) -> None:

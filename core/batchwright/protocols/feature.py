@@ -29,8 +29,9 @@ class Part:
 class ExecutorHalf:
     """What a feature does where the model is computed.
 
-    It is made by ``Feature.executor_half`` and may live in another process: it sees
-    plans and answers, nothing of the scheduler.
+    It is made by ``Feature.executor_half`` and may live in another process, or on another
+    thread (``Executor.runs_in_background``): it sees plans and answers, nothing of the
+    scheduler.
     """
 
     def before_step(self, plan: SchedulerOutput, extra: Any) -> None:

@@ -97,4 +97,4 @@ def _percentiles(results: _Results, name: str) -> dict[str, float | None]:
 
 def _limits(engine: Engine, num_prompts: int) -> dict[str, float]:
     rows = min(num_prompts, engine.scheduler.limits.max_num_seqs)
-    return {"rows": rows, **engine.executor.measure_limits(rows)}
+    return {"rows": rows, **engine.measure_limits(rows)}

@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
-__all__ = ["physical_cores", "quiet_openmp"]
+__all__ = ["apart", "physical_cores", "quiet_openmp"]
+
+T = TypeVar("T")
 
 _TOPOLOGY = Path("/sys/devices/system/cpu")
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")
@@ -31,6 +35,22 @@ def quiet_openmp() -> bool:
     os.environ.setdefault("KMP_BLOCKTIME", "0")
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     return "torch" not in sys.modules
+
+
+def apart(work: Callable[[], T]) -> T:
+    """Do something on a thread that ends with it, and with it its OpenMP threads.
+
+    GNU's OpenMP makes threads for each thread that computes, and keeps them. Are they more
+    than the cores, all together, then none looks before it sleeps: a model that was loaded
+    on another thread than computes it would be slower for what that one has left behind.
+
+    Raises:
+        BaseException: What the work raised.
+    """
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1, "batchwright-apart") as thread:
+        return thread.submit(work).result()
 
 
 def _cpus() -> list[int]:

@@ -13,8 +13,8 @@ from attrs import evolve, field, frozen, validators
 from batchwright.exceptions import ExecutorError, ModelError
 from batchwright.protocols.executor import Executor, ModelInfo, ModelSettings
 
-from .attention_choice import choose_attention
-from .cpu_threads import physical_cores, quiet_openmp
+from .attention_choice import AttentionChoice, choose_attention
+from .cpu_threads import apart, physical_cores, quiet_openmp
 
 if TYPE_CHECKING:
     from batchwright.messages import ModelOutput, SchedulerOutput
@@ -65,6 +65,7 @@ class TorchExecutor(Executor):
 
     name: ClassVar[str] = "torch"
     Options: ClassVar[type] = TorchExecutorOptions
+    runs_in_background: ClassVar[bool] = True
 
     _settings: ModelSettings
     _loaded: LoadedModel | None = None
@@ -79,19 +80,13 @@ class TorchExecutor(Executor):
         import torch
 
         imported = time.monotonic()
-        from .model_loader import load_model, pick_device
         from .tokenizer import load_tokenizer
 
         threads = self.options.threads or physical_cores()
         torch.set_num_threads(threads)
-        device = pick_device(self.options.device)
-        self._loaded = load_model(
-            folder, settings.path, settings.dtype, settings.max_model_len, device
-        )
-        spec = evolve(self._loaded.spec, block_size=settings.block_size)
-        choice = choose_attention(settings.attention, spec, settings.path)
-        self._attention = choice.backend
         self._settings = settings
+        self._loaded, choice = apart(lambda: self._prepare(folder))
+        self._attention = choice.backend
         return ModelInfo(
             name=settings.path,
             max_model_len=self._loaded.max_model_len,
@@ -105,6 +100,15 @@ class TorchExecutor(Executor):
             notes=_notes(self._loaded, threads, imported - started, imported),
             path=folder,
         )
+
+    def _prepare(self, folder: Path) -> tuple[LoadedModel, AttentionChoice]:
+        """Load the weights, and choose what attends; both compute."""
+        from .model_loader import load_model, pick_device
+
+        settings, device = self._settings, pick_device(self.options.device)
+        loaded = load_model(folder, settings.path, settings.dtype, settings.max_model_len, device)
+        spec = evolve(loaded.spec, block_size=settings.block_size)
+        return loaded, choose_attention(settings.attention, spec, settings.path)
 
     def inspect(self, settings: ModelSettings) -> ModelInfo | None:
         folder = _present(settings.path)
@@ -133,15 +137,18 @@ class TorchExecutor(Executor):
     def allocate_kv(self, num_blocks: int, block_size: int) -> None:
         from .model_runner import ModelRunner
 
-        if self._loaded is None:
+        loaded = self._loaded
+        if loaded is None:
             raise ExecutorError("the torch executor was asked for a KV cache before a model")
-        self._runner = ModelRunner(
-            self._loaded,
-            self._attention,
-            self._settings.seed,
-            num_blocks,
-            block_size,
-            lambda phase: self.phases.lap(phase),
+        self._runner = apart(
+            lambda: ModelRunner(
+                loaded,
+                self._attention,
+                self._settings.seed,
+                num_blocks,
+                block_size,
+                lambda phase: self.phases.lap(phase),
+            )
         )
 
     def execute(self, plan: SchedulerOutput) -> ModelOutput:

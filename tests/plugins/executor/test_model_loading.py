@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from batchwright.messages import CachedRequestData, SchedulerOutput
 from batchwright.protocols.attention import AttentionSpec
 from batchwright.protocols.executor import ModelInfo, ModelSettings
 from batchwright_plugins.attention.torch_paged import TorchAttention, TorchAttentionOptions
-from batchwright_plugins.executor.cpu_threads import physical_cores, quiet_openmp
+from batchwright_plugins.executor.cpu_threads import apart, physical_cores, quiet_openmp
 from batchwright_plugins.executor.torch_executor import TorchExecutor, TorchExecutorOptions
 
 
@@ -294,3 +295,16 @@ def test_listing_the_class_imports_neither_torch_nor_transformers() -> None:
         [sys.executable, "-c", code], env=path, capture_output=True, text=True, check=True
     )
     assert answer.stdout.split() == ["simulated", "torch", "set()"]
+
+
+def test_apart_hands_on_what_came_of_it() -> None:
+    """A result or an error, from a thread that has ended."""
+
+    def fail() -> None:
+        raise KeyError("weights")
+
+    thread = apart(threading.current_thread)
+    assert thread is not threading.current_thread()
+    assert not thread.is_alive()
+    with pytest.raises(KeyError, match="weights"):
+        apart(fail)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
 from batchwright.assembly import Assembly
@@ -58,6 +59,16 @@ class ExecutorConformance(Conformance):
         """What it has computed is lost and computed again."""
         expected = self._alone()
         assert self._together(restart_at=6) == expected
+
+    def test_answers_are_the_same_on_another_thread(self) -> None:
+        """Loaded on this one, as an engine does that computes in the background."""
+        executor, info = self._ready(NUM_BLOCKS)
+        if not executor.runs_in_background:
+            return
+        scheduler = self._scheduler(NUM_BLOCKS, info, max_num_batched_tokens=24)
+        with ThreadPoolExecutor(1) as thread:
+            work = thread.submit(self._run, scheduler, executor, self._requests(info))
+        assert work.result() == self._alone()
 
     def test_plan_without_tokens_is_accepted(self) -> None:
         """It may have ends to note, or nothing at all."""
