@@ -232,7 +232,8 @@ class Executor(Component):
 
         Returns:
             Where it can be told: ``products_seconds``, the time that the matrix products
-            of the model's weights with so many rows take by themselves, and
+            of the model's weights with so many rows take by themselves as the executor
+            computes them, ``plain_products_seconds`` as the library below it does, and
             ``memory_bytes_per_second``, read and written, of a large copy.
         """
         return {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -71,6 +72,12 @@ class _Kept(FunctionCache):  # type: ignore[misc]
     """
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
+        found = self._found(sig, target_context)
+        if found is None:
+            _announce()
+        return found
+
+    def _found(self, sig: Any, target_context: Any) -> Any:
         try:
             found = super().load_overload(sig, target_context)
             if found is None or found.signature.args == tuple(getattr(sig, "args", sig)):
@@ -84,6 +91,13 @@ class _Kept(FunctionCache):  # type: ignore[misc]
     def save_overload(self, sig: Any, data: Any) -> None:
         with suppress(OSError):  # for instance of a full disk
             super().save_overload(sig, data)
+
+
+@cache
+def _announce() -> None:
+    """Tell a person at a terminal, once a process, what the next seconds are for."""
+    if sys.stderr.isatty():
+        print("compiling for this CPU, which takes some seconds, once", file=sys.stderr)
 
 
 @cache

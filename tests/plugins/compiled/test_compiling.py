@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -133,6 +134,24 @@ def test_a_full_disk_costs_only_time(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(made.twice._cache._cache_file, "save", refuse)
     assert made.twice(21) == 42
     assert kept(tmp_path) == []
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_a_person_is_told_once_why_it_takes_long(
+    is_terminal: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Files and other programs are not; nor is anybody when code is read from its file."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    for numbers in ((1, 2), (1, 2)):
+        compiling._announce.cache_clear()
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
+        for number in numbers:
+            make_work(number)
+    told = "compiling for this CPU, which takes some seconds, once\n"
+    assert capsys.readouterr().err == (told if is_terminal else "")
 
 
 def test_without_a_folder_functions_are_compiled_for_the_process() -> None:
