@@ -61,35 +61,37 @@ def _room(length: int, dtype: torch.dtype) -> torch.Tensor:
 
 @cache
 def multiply_work(is_half: int) -> Any:
-    """The product of rows with weights; a part is some rows with a panel.
+    """The product of rows with weights; a part is some rows with some panels.
 
     Its words: addresses of x, packed weights, bias (0: none), residual (0: none) and
-    result; then rows, inputs, outputs, and rows a part.
+    result; then rows, inputs, outputs, and how many rows and panels a part has.
 
     Args:
         is_half: 1: all numbers are bfloat16; 0: float32.
     """
 
     def multiply(arguments: Any, part: int) -> None:
-        words = carray(arguments, (9,))
+        words = carray(arguments, (10,))
         x_at, weights_at, bias_at, residual_at, result_at = words[:5]
-        num_rows, num_inputs, num_outputs, rows_a_part = words[5:]
+        num_rows, num_inputs, num_outputs, rows_a_part, panels_a_part = words[5:]
         num_panels = (num_outputs + COLUMNS - 1) // COLUMNS
-        group, panel = part // num_panels, part % num_panels
+        groups = (num_panels + panels_a_part - 1) // panels_a_part
+        first_row, first_panel = part // groups * rows_a_part, part % groups * panels_a_part
         x = numbers_at(x_at, num_rows * num_inputs, is_half)
         weights = numbers_at(weights_at, num_panels * COLUMNS * num_inputs, is_half)
-        begin, column = panel * COLUMNS * num_inputs, panel * COLUMNS
         bias = numbers_at(bias_at, num_outputs if bias_at else 0, is_half)
         residual = numbers_at(residual_at, num_rows * num_outputs if residual_at else 0, is_half)
         result = numbers_at(result_at, num_rows * num_outputs, is_half)
         sums = np.empty(8 * COLUMNS, np.float32)
-        row, stop = group * rows_a_part, min((group + 1) * rows_a_part, num_rows)
-        while row < stop:
-            count = _multiply_rows(x, row, stop - row, num_inputs, weights, begin, sums)
-            for i in range(count):
-                place = (row + i) * num_outputs + column
-                _finish_row(sums, i, bias, column, residual, result, place, num_outputs - column)
-            row += count
+        stop = min(first_row + rows_a_part, num_rows)
+        for panel in range(first_panel, min(first_panel + panels_a_part, num_panels)):
+            row, begin, column = first_row, panel * COLUMNS * num_inputs, panel * COLUMNS
+            while row < stop:
+                count = _multiply_rows(x, row, stop - row, num_inputs, weights, begin, sums)
+                for i in range(count):
+                    place, left = (row + i) * num_outputs + column, num_outputs - column
+                    _finish_row(sums, i, bias, column, residual, result, place, left)
+                row += count
 
     return compiled_work(multiply, variant=f"_{is_half}")
 

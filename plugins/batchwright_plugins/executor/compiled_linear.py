@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import torch
 
 from batchwright_plugins.compiled.floats import is_half
 from batchwright_plugins.compiled.products import COLUMNS, multiply_work, pack
 from batchwright_plugins.compiled.team import share_parts
 
-if TYPE_CHECKING:
-    import torch
-
 __all__ = ["CompiledLinear"]
 
+_LEAST_WORK = 1 << 17  # products of two numbers in a part; starting one takes a tenth as long
+_PARTS_A_THREAD = 4  # at least, so that one that is kept from running is not waited for
 _ROWS_A_PART = 256  # their inputs stay in a core's cache while weights pass by
 
 
@@ -50,10 +49,17 @@ class CompiledLinear:
             self._num_inputs,
             self._num_outputs,
             _ROWS_A_PART,
+            self._panels_a_part(num_rows),
         )
-        parts = -(-num_rows // _ROWS_A_PART) * self._num_panels
+        parts = -(-num_rows // _ROWS_A_PART) * -(-self._num_panels // arguments[-1])
         share_parts(self._work, arguments, parts)
         return result
+
+    def _panels_a_part(self, num_rows: int) -> int:
+        """Few enough for every thread to have some, and to take longer than starting them."""
+        work = num_rows * self._num_inputs * COLUMNS
+        share = self._num_panels // (_PARTS_A_THREAD * torch.get_num_threads())
+        return max(1, min(_LEAST_WORK // max(work, 1), share))
 
 
 def _address(tensor: torch.Tensor | None) -> int:
