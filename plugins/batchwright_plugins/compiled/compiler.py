@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 
 __all__ = ["problem"]
@@ -23,6 +24,8 @@ def problem() -> str | None:
     if numba.version_info.short < _LEAST:
         least = ".".join(map(str, _LEAST))
         return f"it needs numba >={least}, and {numba.__version__} is installed"
+    if not hasattr(os, "sched_yield"):
+        return "its threads need sched_yield, which this system has not"
     if numba.config.DISABLE_JIT:
         return "numba compiles nothing where NUMBA_DISABLE_JIT is set"
     return None

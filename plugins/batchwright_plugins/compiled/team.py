@@ -46,9 +46,9 @@ def _help(words: Any) -> int:
 
 
 @compiled
-def _rouse(words: Any, num_helpers: int) -> int:
-    """Count all helpers as awake; gives how many were not."""
-    missing: int = num_helpers - load_at(words, _AWAKE)  # meanwhile more may go to sleep, none wake
+def _rouse(words: Any, wanted: int) -> int:
+    """Count so many helpers as awake; gives how many of them were not."""
+    missing = max(0, wanted - load_at(words, _AWAKE))  # meanwhile some may fall asleep, none wake
     add_at(words, _AWAKE, missing)
     return missing
 
@@ -136,8 +136,10 @@ class Team:
             _alone(address, arguments, total)
             return
         try:
-            if self._words[_AWAKE] < self._num_helpers:
-                self._bell.release(_rouse(self._words, self._num_helpers))
+            wanted = min(self._num_helpers, total - 1)
+            if self._words[_AWAKE] < wanted:
+                for _ in range(_rouse(self._words, wanted)):
+                    self._bell.release()
             _lead(self._words, address, arguments, total)
         finally:
             self._lock.release()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -37,3 +38,9 @@ def test_a_compiler_that_is_switched_off_is_a_reason(monkeypatch: pytest.MonkeyP
     """Functions would then be run by Python, which knows none of their instructions."""
     monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
     assert find() == "numba compiles nothing where NUMBA_DISABLE_JIT is set"
+
+
+def test_a_system_that_cannot_yield_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads that wait would keep cores from others there."""
+    monkeypatch.delattr(os, "sched_yield")
+    assert find() == "its threads need sched_yield, which this system has not"

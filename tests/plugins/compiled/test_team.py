@@ -74,6 +74,20 @@ def test_all_threads_help(num_helpers: int) -> None:
     team.close()
 
 
+def test_no_more_helpers_wake_than_there_is_work_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One part is the leader's own."""
+    team = Team(3)
+    rung: list[int] = []
+    monkeypatch.setattr(team._bell, "release", lambda: rung.append(1))
+    for total, expected in ((1, 0), (2, 1), (3, 2), (50, 3), (50, 3)):
+        counts = np.zeros(total, np.int64)
+        team.run(COUNT_PART, np.array([counts.ctypes.data, total]), total)
+        assert (counts == 1).all()
+        assert len(rung) == expected
+    monkeypatch.undo()
+    team.close()
+
+
 def test_another_leader_works_alone() -> None:
     """While the helpers are somebody else's."""
     team, words = Team(1), np.array([0, 3, 0])
