@@ -5,6 +5,7 @@ bfloat16 is the upper half of a float32; arrays of it are arrays of uint16 here.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,7 @@ def is_half(dtype: torch.dtype) -> int:
     return int(dtype == torch.bfloat16)
 
 
+@lru_cache
 def as_word(number: float) -> int:
     """A float32 among whole numbers; see ``float_of``."""
     return int(np.float32(number).view(np.int32))
