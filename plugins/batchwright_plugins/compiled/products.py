@@ -25,9 +25,12 @@ _LINE_BYTES = 64
 
 
 def serves(weight: torch.Tensor) -> bool:
-    """Whether this CPU has the instructions for such weights, and their shape suits them."""
+    """Whether this CPU has the instructions for such weights, and their shape suits them.
+
+    Where it has whole units for tiles of bfloat16 (AMX), oneDNN uses them, and we do not.
+    """
     if weight.dtype == torch.bfloat16:
-        return has("avx512bf16") and weight.shape[1] % 2 == 0
+        return has("avx512bf16") and not has("amx-bf16") and weight.shape[1] % 2 == 0
     return weight.dtype == torch.float32 and has("avx512f")
 
 

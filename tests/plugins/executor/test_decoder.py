@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from batchwright_plugins.executor import direct_loading, model_loader
+from batchwright_plugins.compiled import products
+from batchwright_plugins.executor import compiled_linear, direct_loading, linear, model_loader
 from batchwright_plugins.executor.decoder import Decoder
 from batchwright_plugins.executor.decoder_family import FAMILIES
 from batchwright_plugins.executor.decoder_proof import relative_difference
@@ -158,8 +159,16 @@ def test_unknown_weights_in_the_file_are_left_to_transformers(
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("shape", [(12, 20), (300, 256)])
 @pytest.mark.parametrize("has_bias", [False, True])
-def test_linear_equals_torch(dtype: torch.dtype, shape: tuple[int, int], has_bias: bool) -> None:
-    """Laid out anew or not, and with a sum on top."""
+@pytest.mark.parametrize("reason", [None, "numba cannot be imported"])
+def test_linear_equals_torch(
+    dtype: torch.dtype,
+    shape: tuple[int, int],
+    has_bias: bool,
+    reason: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By whatever computes it, laid out anew or not, and with a sum on top."""
+    monkeypatch.setattr(linear, "problem", lambda: reason)
     torch.manual_seed(1)
     weight = torch.randn(shape).to(dtype)
     bias = torch.randn(shape[0]).to(dtype) if has_bias else None
@@ -194,3 +203,28 @@ def test_rotary_factors_are_the_same_with_and_without_a_table() -> None:
     cosine, sine = torch.cos(torch.tensor(5.0)), torch.sin(torch.tensor(5.0))
     expected = heads[1, 0, 0] * cosine - heads[1, 0, 2] * sine
     torch.testing.assert_close(turned[1, 0, 0], expected)
+
+
+@pytest.mark.parametrize(
+    ("reason", "shape", "dtype", "expected"),
+    [
+        (None, (64, 64), torch.float32, "CompiledLinear"),
+        (None, (64, 64), torch.bfloat16, "CompiledLinear"),
+        (None, (64, 64), torch.float16, "_Plain"),
+        ("numba cannot be imported", (64, 64), torch.float32, "_Plain"),
+        ("numba cannot be imported", (256, 256), torch.float32, "_Packed"),
+        ("numba cannot be imported", (64, 64), torch.bfloat16, "_Packed"),
+    ],
+)
+def test_products_are_computed_by_what_serves_them(
+    reason: str | None,
+    shape: tuple[int, int],
+    dtype: torch.dtype,
+    expected: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Our own kernel where it is compiled and the CPU has what it takes, else oneDNN, else torch."""
+    monkeypatch.setattr(linear, "problem", lambda: reason)
+    monkeypatch.setattr(products, "has", lambda feature: feature != "amx-bf16")
+    monkeypatch.setattr(compiled_linear, "multiply_work", lambda _: None)
+    assert type(make_linear(torch.ones(shape, dtype=dtype))).__name__ == expected
