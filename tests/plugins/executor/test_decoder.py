@@ -223,7 +223,7 @@ def test_products_are_computed_by_what_serves_them(
     expected: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Our own kernel where it is compiled and the CPU has what it takes, else oneDNN, else torch."""
+    """Our own kernel where the CPU has what it takes, else oneDNN, else torch."""
     monkeypatch.setattr(linear, "problem", lambda: reason)
     monkeypatch.setattr(products, "has", lambda feature: feature != "amx-bf16")
     monkeypatch.setattr(compiled_linear, "multiply_work", lambda _: None)
