@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -125,3 +129,61 @@ def test_a_cpu_without_the_instructions_is_not_served(monkeypatch: pytest.Monkey
     assert not serves(LEAST.bfloat16())
     monkeypatch.setattr(products, "has", lambda _: False)
     assert not serves(LEAST)
+
+
+@pytest.mark.parametrize(
+    ("x", "residual"),
+    [
+        (torch.ones(2, 6, dtype=torch.bfloat16), None),
+        (torch.ones(2, 6, dtype=torch.float64), None),
+        (torch.ones(2, 5), None),
+        (torch.ones(2, 3, 6), None),
+        (torch.ones(6), None),
+        (torch.ones(2, 6), torch.ones(2, 3)),
+        (torch.ones(2, 6), torch.ones(1, 4)),
+        (torch.ones(2, 6), torch.ones(2, 4, dtype=torch.bfloat16)),
+    ],
+    ids=lambda t: "" if t is None else f"{list(t.shape)} {t.dtype}",
+)
+def test_what_does_not_fit_the_weights_is_refused(
+    x: torch.Tensor, residual: torch.Tensor | None
+) -> None:
+    """The kernel would read what lies behind it, and answer with that."""
+    linear = CompiledLinear(torch.ones(4, 6), None)
+    name = "input" if residual is None else "residual"
+    with pytest.raises(ValueError, match=f"6 inputs to 4 outputs takes a {name} of .* in torch.f"):
+        linear(x) if residual is None else linear.added_to(residual, x)
+
+
+@pytest.mark.parametrize("bias", [torch.ones(3), torch.ones(4, dtype=torch.bfloat16)])
+def test_a_bias_that_does_not_fit_the_weights_is_refused(bias: torch.Tensor) -> None:
+    """Before anything is multiplied."""
+    with pytest.raises(ValueError, match=r"a bias of \[4\] in torch.float32, not"):
+        CompiledLinear(torch.ones(4, 6), bias)
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({"NUMBA_CPU_NAME": "generic"}, "False"),
+        ({"NUMBA_CPU_NAME": "skylake", "NUMBA_CPU_FEATURES": "+avx,+avx2,+fma"}, "False"),
+        ({}, "True"),
+    ],
+)
+def test_another_cpu_that_is_compiled_for_is_not_asked_for_more(
+    variables: dict[str, str], expected: str
+) -> None:
+    """As for a cache that different machines share; LLVM would end the process."""
+    program = (
+        "import torch\n"
+        "from batchwright_plugins.compiled.products import serves\n"
+        "print(any(serves(torch.ones(2, 2, dtype=d)) for d in (torch.float32, torch.bfloat16)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == expected
