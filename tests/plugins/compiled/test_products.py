@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchwright_plugins.compiled import products
-from batchwright_plugins.compiled.products import COLUMNS, pack, serves
+from batchwright_plugins.compiled.products import COLUMNS, multiply_work, pack, serves
 from batchwright_plugins.executor.compiled_linear import CompiledLinear
 
 LEAST = torch.ones(2, 2)
@@ -187,3 +188,23 @@ def test_another_cpu_that_is_compiled_for_is_not_asked_for_more(
         check=True,
     )
     assert done.stdout.strip() == expected
+
+
+def test_a_part_is_no_more_than_its_rows_and_panels() -> None:
+    """What other parts are for is left to them."""
+    x, weights = torch.ones(5, 2), pack(torch.ones(3 * COLUMNS, 2))
+    result = torch.zeros(5, 3 * COLUMNS)
+    shape = (5, 2, 3 * COLUMNS, 2, 1)
+    addresses = (x.data_ptr(), weights.data_ptr(), 0, 0, result.data_ptr())
+    words = (ctypes.c_int64 * 10)(*addresses, *shape)
+    work = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(multiply_work(0).address)
+    work(words, 4)  # of three by three: the second rows, the second panel
+    expected = torch.zeros(5, 3 * COLUMNS)
+    expected[2:4, COLUMNS : 2 * COLUMNS] = 2
+    assert torch.equal(result, expected)
+
+
+def test_a_bias_may_lie_anywhere() -> None:
+    """As every second number of others."""
+    bias = torch.arange(8.0)[::2]
+    assert torch.equal(CompiledLinear(torch.zeros(4, 2), bias)(torch.ones(1, 2))[0], bias)

@@ -198,3 +198,11 @@ def test_no_claim_is_like_one_of_another_job() -> None:
     team.close()
     assert len(claims) == 3
     assert not [claim for claim in claims if claim % team_module._JOB]
+
+
+def test_there_is_one_thread_less_than_torch_has() -> None:
+    """The one that has the job is the other."""
+    before = threading.active_count()
+    team = team_module._team.__wrapped__(4)
+    assert threading.active_count() == before + 3
+    team.close()

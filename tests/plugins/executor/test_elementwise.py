@@ -135,3 +135,13 @@ def test_a_gain_may_lie_anywhere() -> None:
     wide = torch.tensor([1.0, 9.0, 2.0, 9.0])
     answer = normalise(torch.tensor([[3.0, 4.0]]), wide[::2], 3.5)
     torch.testing.assert_close(answer, torch.tensor([[0.75, 2.0]]))
+
+
+def test_what_does_not_lie_densely_is_computed_all_the_same(both_ways: Any) -> None:
+    """Parts of wider rows, and heads one element of which is not behind the other."""
+    wide, gain = draw(5, 40, dtype=torch.float32), torch.ones(20)
+    angles = draw(5, 1, 4, dtype=torch.float32)
+    cosines, sines = torch.cat((angles, angles), -1).cos(), torch.cat((-angles, angles), -1).sin()
+    both_ways(lambda: normalise(wide[:, 3:23], gain, 1e-5))
+    both_ways(lambda: gate(wide[:, 3:23], silu))
+    both_ways(lambda: rotate(wide.clone().view(5, 8, 5).transpose(1, 2), cosines, sines, 8))
