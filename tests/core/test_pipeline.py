@@ -439,7 +439,7 @@ def test_steps_that_were_answered_or_put_back_are_forgotten() -> None:
 
     stage = Stage(before=before, max_restarts=1)
     assert len(list(stage.engine.generate(PROMPTS, EIGHT))) == 3
-    assert not stage.engine._pipeline._answers  # type: ignore[attr-defined]
+    assert not stage.engine._pipeline._answers
     stage.engine.close()
 
 
@@ -451,7 +451,7 @@ def test_close_drops_the_steps_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     stage.engine.step()
     log = stage.events.log
     monkeypatch.setattr(stage.engine.scheduler, "close", lambda: log.append("scheduler closed"))
-    behind = stage.engine._pipeline._answers[3]  # type: ignore[attr-defined]
+    behind = stage.engine._pipeline._answers[3]
     behind.add_done_callback(lambda _: stage.events.tell("dropped", 0))
     stage.engine.close()
     assert 3 not in stage.begun()
