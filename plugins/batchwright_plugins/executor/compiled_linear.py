@@ -73,7 +73,8 @@ class CompiledLinear:
         if tensor.shape != shape or tensor.dtype != dtype:
             raise ValueError(
                 f"a product of {self._num_inputs} inputs to {self._num_outputs} outputs takes "
-                f"a {name} of {list(shape)} in {dtype}, not {list(tensor.shape)} in {tensor.dtype}"
+                f"{list(shape)} in {dtype} as its {name}, "
+                f"not {list(tensor.shape)} in {tensor.dtype}"
             )
 
     def _panels_a_part(self, num_rows: int) -> int:

@@ -152,14 +152,14 @@ def test_what_does_not_fit_the_weights_is_refused(
     """The kernel would read what lies behind it, and answer with that."""
     linear = CompiledLinear(torch.ones(4, 6), None)
     name = "input" if residual is None else "residual"
-    with pytest.raises(ValueError, match=f"6 inputs to 4 outputs takes a {name} of .* in torch.f"):
+    with pytest.raises(ValueError, match=rf"6 inputs to 4 outputs takes .* as its {name}, not"):
         linear(x) if residual is None else linear.added_to(residual, x)
 
 
 @pytest.mark.parametrize("bias", [torch.ones(3), torch.ones(4, dtype=torch.bfloat16)])
 def test_a_bias_that_does_not_fit_the_weights_is_refused(bias: torch.Tensor) -> None:
     """Before anything is multiplied."""
-    with pytest.raises(ValueError, match=r"a bias of \[4\] in torch.float32, not"):
+    with pytest.raises(ValueError, match=r"takes \[4\] in torch.float32 as its bias, not"):
         CompiledLinear(torch.ones(4, 6), bias)
 
 
