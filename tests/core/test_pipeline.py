@@ -428,3 +428,31 @@ def test_time_is_the_engines_where_nothing_is_computed() -> None:
     assert seconds["scheduling"] == 9.0
     assert seconds["forward"] == 27.0
     assert stage.clock.now() == sum(seconds.values()) + 100 * num_steps
+
+
+def test_steps_that_were_answered_or_put_back_are_forgotten() -> None:
+    """Else an engine that runs for days would hold every step's output."""
+
+    def before(step: int) -> None:
+        if step == 3:
+            raise RuntimeError("device lost")
+
+    stage = Stage(before=before, max_restarts=1)
+    assert len(list(stage.engine.generate(PROMPTS, EIGHT))) == 3
+    assert not stage.engine._pipeline._answers
+    stage.engine.close()
+
+
+def test_close_drops_the_steps_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody wants their answers; what they were planned by is closed after the one at hand."""
+    stage = Stage(depth=3, before=lambda step: step == 2 and stage.events.await_("dropped", 0))
+    stage.engine.add(PROMPTS[0], EIGHT)
+    stage.engine.step()
+    stage.engine.step()
+    log = stage.events.log
+    monkeypatch.setattr(stage.engine.scheduler, "close", lambda: log.append("scheduler closed"))
+    behind = stage.engine._pipeline._answers[3]
+    behind.add_done_callback(lambda _: stage.events.tell("dropped", 0))
+    stage.engine.close()
+    assert 3 not in stage.begun()
+    assert log[-3:] == ["end 2", "scheduler closed", "close"]

@@ -1,12 +1,13 @@
-"""Vectors of the CPU at hand: how long they are, and what it does with pairs of bfloat16."""
+"""Vectors of the CPU compiled for: how long they are, and what it does with pairs of bfloat16."""
 
 from __future__ import annotations
 
 from functools import cache
 from typing import Any
 
-from llvmlite import binding, ir
+from llvmlite import ir
 from numba.core import cgutils
+from numba.core.registry import cpu_target
 
 __all__ = ["BFLOAT", "FLOAT", "FLOATS", "LANES", "PAIRS", "WORD", "add_pairs", "has"]
 
@@ -32,8 +33,13 @@ PAIRS = ir.VectorType(BFLOAT, 2 * LANES)
 
 @cache
 def has(feature: str) -> bool:
-    """Whether the CPU has a feature, by LLVM's name for it."""
-    return bool(binding.get_host_cpu_features().get(feature))
+    """Whether the CPU that is compiled for has a feature, by LLVM's name for it.
+
+    It is the one at hand, unless ``NUMBA_CPU_NAME`` or ``NUMBA_CPU_FEATURES`` name less: for
+    that one, LLVM ends the process where it is to use instructions that it has not.
+    """
+    _, _, features = cpu_target.target_context.codegen().magic_tuple()
+    return f"+{feature}" in features.split(",")
 
 
 def add_pairs(builder: Any, total: Any, left: Any, right: Any) -> Any:

@@ -34,8 +34,17 @@ def normalise(x: torch.Tensor, gain: torch.Tensor, eps: float) -> torch.Tensor:
         x: ``[..., size]``, contiguous.
         gain: ``[size]``, of the type of x or float32.
         eps: Added to the mean square.
+
+    Raises:
+        ValueError: The gain is of another size or type: its address does not say so.
     """
     size, result = x.shape[-1], torch.empty_like(x)
+    if gain.shape != (size,) or gain.dtype not in (x.dtype, torch.float32):
+        raise ValueError(
+            f"a norm over {size} numbers in {x.dtype} takes a gain of [{size}], "
+            f"not {list(gain.shape)} in {gain.dtype}"
+        )
+    gain = gain.contiguous()
     addresses = x.data_ptr(), gain.data_ptr(), result.data_ptr()
     arguments = (size, as_word(eps), *addresses)
     work = _normalise(is_half(x.dtype), is_half(gain.dtype))

@@ -21,6 +21,9 @@ class CompiledLinear:
     Args:
         weight: ``[num_outputs, num_inputs]``, float32 or bfloat16; not kept.
         bias: ``[num_outputs]`` or None.
+
+    Raises:
+        ValueError: The bias, or later what is multiplied or added to, does not fit the weights.
     """
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
@@ -28,6 +31,8 @@ class CompiledLinear:
         self._num_panels = -(-self._num_outputs // COLUMNS)
         self._weights = pack(weight)
         self._bias = None if bias is None else bias.contiguous()
+        if self._bias is not None:
+            self._check("bias", self._bias, (self._num_outputs,))
         self._work = multiply_work(is_half(weight.dtype))
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
@@ -38,6 +43,9 @@ class CompiledLinear:
 
     def _multiply(self, x: torch.Tensor, residual: torch.Tensor | None) -> torch.Tensor:
         num_rows = x.shape[0]
+        self._check("input", x, (num_rows, self._num_inputs))
+        if residual is not None:
+            self._check("residual", residual, (num_rows, self._num_outputs))
         result = x.new_empty(num_rows, self._num_outputs)
         arguments = (
             x.data_ptr(),
@@ -54,6 +62,20 @@ class CompiledLinear:
         parts = -(-num_rows // _ROWS_A_PART) * -(-self._num_panels // arguments[-1])
         share_parts(self._work, arguments, parts)
         return result
+
+    def _check(self, name: str, tensor: torch.Tensor, shape: tuple[int, ...]) -> None:
+        """The kernel knows addresses only, and would read behind what is too small.
+
+        Raises:
+            ValueError: A tensor of another shape or type than the weights are for.
+        """
+        dtype = self._weights.dtype
+        if tensor.shape != shape or tensor.dtype != dtype:
+            raise ValueError(
+                f"a product of {self._num_inputs} inputs to {self._num_outputs} outputs takes "
+                f"{list(shape)} in {dtype} as its {name}, "
+                f"not {list(tensor.shape)} in {tensor.dtype}"
+            )
 
     def _panels_a_part(self, num_rows: int) -> int:
         """Few enough for every thread to have some, and to take longer than starting them."""

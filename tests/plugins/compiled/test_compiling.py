@@ -101,6 +101,16 @@ def test_work_is_kept_for_later_processes(tmp_path: Path, monkeypatch: pytest.Mo
     assert (mended.cache_hits, done(mended, 1), make_work(3).cache_hits) == (0, 4, 1)
 
 
+def test_work_is_made_anew_when_what_it_is_made_of_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own source may be the same."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    make_work(3)
+    monkeypatch.setattr(compiling, "_sources", lambda: 7)
+    assert [make_work(3).cache_hits, make_work(3).cache_hits] == [0, 1]
+
+
 @pytest.mark.parametrize("kind", ["nbc", "nbi"])
 def test_a_broken_file_is_written_anew(kind: str, tmp_path: Path) -> None:
     """As a machine may leave it that lost its power."""

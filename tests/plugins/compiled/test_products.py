@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchwright_plugins.compiled import products
-from batchwright_plugins.compiled.products import COLUMNS, pack, serves
+from batchwright_plugins.compiled.products import COLUMNS, multiply_work, pack, serves
 from batchwright_plugins.executor.compiled_linear import CompiledLinear
 
 LEAST = torch.ones(2, 2)
@@ -125,3 +130,81 @@ def test_a_cpu_without_the_instructions_is_not_served(monkeypatch: pytest.Monkey
     assert not serves(LEAST.bfloat16())
     monkeypatch.setattr(products, "has", lambda _: False)
     assert not serves(LEAST)
+
+
+@pytest.mark.parametrize(
+    ("x", "residual"),
+    [
+        (torch.ones(2, 6, dtype=torch.bfloat16), None),
+        (torch.ones(2, 6, dtype=torch.float64), None),
+        (torch.ones(2, 5), None),
+        (torch.ones(2, 3, 6), None),
+        (torch.ones(6), None),
+        (torch.ones(2, 6), torch.ones(2, 3)),
+        (torch.ones(2, 6), torch.ones(1, 4)),
+        (torch.ones(2, 6), torch.ones(2, 4, dtype=torch.bfloat16)),
+    ],
+    ids=lambda t: "" if t is None else f"{list(t.shape)} {t.dtype}",
+)
+def test_what_does_not_fit_the_weights_is_refused(
+    x: torch.Tensor, residual: torch.Tensor | None
+) -> None:
+    """The kernel would read what lies behind it, and answer with that."""
+    linear = CompiledLinear(torch.ones(4, 6), None)
+    name = "input" if residual is None else "residual"
+    with pytest.raises(ValueError, match=rf"6 inputs to 4 outputs takes .* as its {name}, not"):
+        linear(x) if residual is None else linear.added_to(residual, x)
+
+
+@pytest.mark.parametrize("bias", [torch.ones(3), torch.ones(4, dtype=torch.bfloat16)])
+def test_a_bias_that_does_not_fit_the_weights_is_refused(bias: torch.Tensor) -> None:
+    """Before anything is multiplied."""
+    with pytest.raises(ValueError, match=r"takes \[4\] in torch.float32 as its bias, not"):
+        CompiledLinear(torch.ones(4, 6), bias)
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({"NUMBA_CPU_NAME": "generic"}, "False"),
+        ({"NUMBA_CPU_NAME": "skylake", "NUMBA_CPU_FEATURES": "+avx,+avx2,+fma"}, "False"),
+        ({}, "True"),
+    ],
+)
+def test_another_cpu_that_is_compiled_for_is_not_asked_for_more(
+    variables: dict[str, str], expected: str
+) -> None:
+    """As for a cache that different machines share; LLVM would end the process."""
+    program = (
+        "import torch\n"
+        "from batchwright_plugins.compiled.products import serves\n"
+        "print(any(serves(torch.ones(2, 2, dtype=d)) for d in (torch.float32, torch.bfloat16)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == expected
+
+
+def test_a_part_is_no_more_than_its_rows_and_panels() -> None:
+    """What other parts are for is left to them."""
+    x, weights = torch.ones(5, 2), pack(torch.ones(3 * COLUMNS, 2))
+    result = torch.zeros(5, 3 * COLUMNS)
+    shape = (5, 2, 3 * COLUMNS, 2, 1)
+    addresses = (x.data_ptr(), weights.data_ptr(), 0, 0, result.data_ptr())
+    words = (ctypes.c_int64 * 10)(*addresses, *shape)
+    work = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(multiply_work(0).address)
+    work(words, 4)  # of three by three: the second rows, the second panel
+    expected = torch.zeros(5, 3 * COLUMNS)
+    expected[2:4, COLUMNS : 2 * COLUMNS] = 2
+    assert torch.equal(result, expected)
+
+
+def test_a_bias_may_lie_anywhere() -> None:
+    """As every second number of others."""
+    bias = torch.arange(8.0)[::2]
+    assert torch.equal(CompiledLinear(torch.zeros(4, 2), bias)(torch.ones(1, 2))[0], bias)

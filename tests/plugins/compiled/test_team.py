@@ -164,3 +164,45 @@ def test_a_forked_process_works_alone() -> None:
         os._exit(0 if (counts == 2).all() else 1)
     assert os.waitpid(child, 0)[1] == 0
     team.close()
+
+
+def be_late(arguments: Any, part: int) -> None:
+    """Meets another thread; the second part is done long after the first one."""
+    words = words_at(arguments[0], 2)
+    add_at(words, 0, 1)
+    for _ in range(PATIENCE):
+        if load_at(words, 0) >= 2:
+            break
+        yield_core()
+    for _ in range(part * 20_000):
+        yield_core()
+    add_at(words, 1, 1)
+
+
+def test_a_job_ends_when_its_last_part_is_done() -> None:
+    """Not when it is taken, nor when as many parts are done as of the job before."""
+    team, work = Team(1), compiled_work(be_late)
+    for _ in range(10):
+        words = np.zeros(2, np.int64)
+        team.run(work, np.array([words.ctypes.data]), 2)
+        assert words.tolist() == [2, 2]
+    team.close()
+
+
+def test_no_claim_is_like_one_of_another_job() -> None:
+    """A thread that was kept from running since takes no part with what it saw then."""
+    team, claims, counts = Team(1), set(), np.zeros(4, np.int64)
+    for _ in range(3):
+        team.run(COUNT_PART, np.array([counts.ctypes.data, 4]), 4)
+        claims.add(int(team._words[team_module._CLAIM]))
+    team.close()
+    assert len(claims) == 3
+    assert not [claim for claim in claims if claim % team_module._JOB]
+
+
+def test_there_is_one_thread_less_than_torch_has() -> None:
+    """The one that has the job is the other."""
+    before = threading.active_count()
+    team = team_module._team.__wrapped__(4)
+    assert threading.active_count() == before + 3
+    team.close()

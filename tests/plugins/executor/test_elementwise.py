@@ -114,3 +114,34 @@ def test_where_nothing_can_be_compiled_torch_does_it(monkeypatch: pytest.MonkeyP
     """A missing library is no error."""
     monkeypatch.setattr(elementwise, "problem", lambda: "numba cannot be imported")
     assert elementwise._compiled.__wrapped__() is None
+
+
+@pytest.mark.parametrize("gain", [torch.ones(7), torch.ones(8, 1), torch.ones(8).half()])
+def test_a_gain_that_does_not_fit_is_refused(gain: torch.Tensor) -> None:
+    """Compiled code would read what lies behind it."""
+    with pytest.raises(ValueError, match=r"a norm over 8 numbers in torch.float32 takes"):
+        normalise(torch.ones(2, 8), gain, 1e-5)
+
+
+def test_other_types_are_left_to_torch() -> None:
+    """Numbers of 64 bits are not read as such of 32."""
+    x = torch.tensor([[3.0, 4.0]], dtype=torch.float64)
+    torch.testing.assert_close(normalise(x, torch.ones_like(x[0]), 0.0), x / 12.5**0.5)
+    torch.testing.assert_close(gate(x, silu), silu(x[:, :1]) * 4)
+
+
+def test_a_gain_may_lie_anywhere() -> None:
+    """As every second number of others."""
+    wide = torch.tensor([1.0, 9.0, 2.0, 9.0])
+    answer = normalise(torch.tensor([[3.0, 4.0]]), wide[::2], 3.5)
+    torch.testing.assert_close(answer, torch.tensor([[0.75, 2.0]]))
+
+
+def test_what_does_not_lie_densely_is_computed_all_the_same(both_ways: Any) -> None:
+    """Parts of wider rows, and heads one element of which is not behind the other."""
+    wide, gain = draw(5, 40, dtype=torch.float32), torch.ones(20)
+    angles = draw(5, 1, 4, dtype=torch.float32)
+    cosines, sines = torch.cat((angles, angles), -1).cos(), torch.cat((-angles, angles), -1).sin()
+    both_ways(lambda: normalise(wide[:, 3:23], gain, 1e-5))
+    both_ways(lambda: gate(wide[:, 3:23], silu))
+    both_ways(lambda: rotate(wide.clone().view(5, 8, 5).transpose(1, 2), cosines, sines, 8))
