@@ -40,7 +40,7 @@ class ModelRunner:
         lap: Called with the name of each phase when it ends.
 
     Raises:
-        ModelError: The backend cannot work with this block size.
+        ModelError: The backend cannot work with this block size, or the model not at all.
     """
 
     def __init__(
@@ -66,7 +66,11 @@ class ModelRunner:
 
     @torch.inference_mode()
     def _warm_up(self) -> None:
-        """Compute a token in the null block: no request waits for compilers and caches."""
+        """Compute a token in the null block: no request waits for compilers and caches.
+
+        Raises:
+            ModelError: It cannot.
+        """
         nought = torch.zeros(1, dtype=torch.int64, device=self._loaded.device)
         batch = AttentionBatch(
             query_start_loc=torch.tensor([0, 1], dtype=torch.int32, device=nought.device),
@@ -76,7 +80,13 @@ class ModelRunner:
             slot_mapping=nought,
         )
         self._attention.begin_step(batch)
-        self._loaded.model.forward(nought, nought, nought, self._attention)
+        try:
+            self._loaded.model.forward(nought, nought, nought, self._attention)
+        except (RuntimeError, ValueError) as error:
+            raise ModelError(
+                f"the model cannot compute a single token ({error}); "
+                "do its weights have the sizes that its config.json says?"
+            ) from error
 
     def restart(self) -> None:
         """Forget every request."""

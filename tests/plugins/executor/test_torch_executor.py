@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
+from batchwright.exceptions import ModelError
 from batchwright.messages import TokenLogprobs
 from batchwright.protocols.attention import AttentionBackend
 from batchwright_plugins.attention.numba_paged import NumbaAttention
@@ -443,3 +445,17 @@ def test_limits_are_measured(tiny_model: Callable[..., Path], make_driver: Any) 
     assert all(value > 0 for value in limits.values())
     executor.close()
     assert executor.measure_limits(8) == {}
+
+
+def test_weights_of_other_sizes_end_the_start(
+    tiny_model: Callable[..., Path], tmp_path: Path, make_driver: Any
+) -> None:
+    """What config.json says is not so: nobody is answered with made-up tokens."""
+    folder = tiny_model("llama")
+    weights = load_file(folder / "model.safetensors")
+    name = "model.layers.0.mlp.down_proj.weight"
+    weights[name] = weights[name][:, :-2].contiguous()
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    (tmp_path / "config.json").write_text((folder / "config.json").read_text())
+    with pytest.raises(ModelError, match="the model cannot compute a single token"):
+        make_driver(tmp_path)
