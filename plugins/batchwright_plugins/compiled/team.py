@@ -48,9 +48,8 @@ def _help(words: Any) -> int:
 @compiled
 def _rouse(words: Any, wanted: int) -> int:
     """Count so many helpers as awake; gives how many of them were not."""
-    missing: int = max(
-        0, wanted - load_at(words, _AWAKE)
-    )  # meanwhile some may fall asleep, none wake
+    # Meanwhile some may fall asleep; none wakes but here.
+    missing: int = max(0, wanted - load_at(words, _AWAKE))
     add_at(words, _AWAKE, missing)
     return missing
 
