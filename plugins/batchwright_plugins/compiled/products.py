@@ -44,11 +44,14 @@ def pack(weight: torch.Tensor) -> torch.Tensor:
         Flat; the last panel has zeros behind the last output.
     """
     num_outputs, num_inputs = weight.shape
-    pair = 2 if weight.dtype == torch.bfloat16 else 1
     panels = _room(-(-num_outputs // COLUMNS) * num_inputs * COLUMNS, weight.dtype)
-    by_input = panels.view(-1, num_inputs // pair, COLUMNS, pair).transpose(1, 2)
+    steps, by_output = panels, weight.contiguous()
+    if weight.dtype == torch.bfloat16:  # pairs move as one number
+        if by_output.storage_offset() % 2:
+            by_output = by_output.clone()
+        steps, by_output = panels.view(torch.int32), by_output.view(torch.int32)
+    by_input = steps.view(-1, by_output.shape[1], COLUMNS).transpose(1, 2)
     whole = num_outputs // COLUMNS
-    by_output = weight.reshape(num_outputs, num_inputs // pair, pair)
     by_input[:whole] = by_output[: whole * COLUMNS].view(whole, *by_input.shape[1:])
     by_input[whole:, : num_outputs % COLUMNS] = by_output[whole * COLUMNS :]
     return panels

@@ -116,6 +116,9 @@ def test_pairs_of_bfloat16_stay_together() -> None:
     pairs = pack(weight).view(2, COLUMNS, 2)
     assert torch.equal(pairs[0], weight[:, :2])
     assert torch.equal(pairs[1], weight[:, 2:])
+    shifted = torch.cat((weight.new_zeros(1), weight.flatten()))[1:].view(COLUMNS, 4)
+    assert torch.equal(pack(shifted).view(2, COLUMNS, 2), pairs)
+    assert torch.equal(pack(weight.T.contiguous().T).view(2, COLUMNS, 2), pairs)
 
 
 def test_a_cpu_without_the_instructions_is_not_served(monkeypatch: pytest.MonkeyPatch) -> None:
