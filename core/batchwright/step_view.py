@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from batchwright.read_only import Read
@@ -70,6 +70,9 @@ class StepView:
     untold_ends: Read[Mapping[str, Finish]] = Read("_state.ended")
     """Requests whose end the next ``update_from_output`` will tell."""
 
+    failed_ids: Read[Sequence[str]] = Read("_state.failed_ids")
+    """Requests that the last updated step could not compute."""
+
     def __init__(self, state: State) -> None:
         self._state = state
         self._running = Running(state.running)
@@ -105,6 +108,10 @@ class StepView:
     def num_own_blocks(self, request: RequestView) -> int:
         """Blocks that a request holds and nobody else does."""
         return self._state.kv.num_own_blocks(request)
+
+    def published_blocks(self) -> Iterator[int]:
+        """Blocks that the prefix cache can find; O(blocks), for checks."""
+        return iter(self._state.kv.published_blocks())
 
     def audit(self) -> Iterator[str]:
         """Say what is wrong in the books of the KV manager; O(blocks), for checks."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar, NamedTuple
 
 from attrs import frozen
@@ -184,8 +184,23 @@ class KVManager(Component, Lifecycle):
     def unpublish(self, request: RequestView, num_tokens: int) -> None:
         """Take back what was published of a request beyond its first tokens.
 
-        Called when the step that was to compute them failed.
+        Called when the request leaves the plan that was to compute them.
         """
+
+    def unpublish_blocks(self, block_ids: Sequence[int]) -> None:
+        """Take back that lookups find some blocks, wherever they are.
+
+        Called when the step that was to compute them failed. They may be held by several
+        requests, detached, or free; each request that still holds one gives up its table
+        right afterwards. Override it where blocks are published.
+        """
+
+    def published_blocks(self) -> Iterable[int]:
+        """Blocks that lookups can find, for the ``invariants`` observer and tests.
+
+        Override it where blocks are published. O(blocks).
+        """
+        return ()
 
     @abstractmethod
     def reset_prefix_cache(self) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 
-from attrs import define
+from attrs import Factory, define
 
 from batchwright.messages import SchedulerOutput
 from batchwright.protocols import KVManager
@@ -22,6 +23,10 @@ class Flight:
         num_carried: The first so many were carried as steady decodes.
         columns_version: Of their columns, when the plan was made.
         sampling: In a pipeline, ids of those for which a token will be sampled.
+        dropped: Ids of those whose answers count no more, since they were computed from
+            what a failed step has left.
+        returned: Once it is done, the tables that only it kept from the pool, each with its
+            request's id.
     """
 
     plan: SchedulerOutput
@@ -29,6 +34,8 @@ class Flight:
     num_carried: int = 0
     columns_version: int = 0
     sampling: frozenset[str] | None = None
+    dropped: frozenset[str] = frozenset()
+    returned: list[tuple[str, list[int]]] = Factory(list)
 
 
 class Fence:
@@ -66,10 +73,21 @@ class Fence:
             held.append((request.request_id, block_ids))
         return len(block_ids)
 
-    def lower(self, step_id: int) -> None:
-        """Note that a step is done: what only it touched returns to the pool."""
-        for _, block_ids in self._held.pop(step_id, ()):
+    def lower(self, step_id: int) -> list[tuple[str, list[int]]]:
+        """Note that a step is done: what only it touched returns to the pool.
+
+        Returns:
+            The tables that have returned, each with its request's id.
+        """
+        returned = self._held.pop(step_id, [])
+        for _, block_ids in returned:
             self._kv.release(block_ids)
+        return returned
+
+    def tables(self) -> Iterator[tuple[str, list[int]]]:
+        """Tables held back, each with its request's id."""
+        for entries in self._held.values():
+            yield from entries
 
     def held(self) -> dict[str, list[int]]:
         """Blocks held back, by a name that says for whom and for which step."""

@@ -10,6 +10,7 @@ from batchwright.exceptions import StepError
 from batchwright.messages import ModelOutput, SchedulerOutput, StepOutputs
 from batchwright.request import TOKEN_TYPECODE, Request, RequestStatus
 from batchwright.scheduler.departures import Departures
+from batchwright.scheduler.failures import Failures
 from batchwright.scheduler.fence import Flight
 from batchwright.scheduler.state import State
 
@@ -20,6 +21,7 @@ class Results:
     def __init__(self, state: State, departures: Departures) -> None:
         self._state = state
         self._departures = departures
+        self._failures = Failures(state, departures)
         self._stops_early = state.settings.compat.stops_early
         self._max_model_len = state.limits.max_model_len
 
@@ -35,11 +37,12 @@ class Results:
         ids = list(plan.num_scheduled_tokens)
         rows = self._rows(ids, output)
         state.fence.flights.popleft()
-        # Before anybody ends: who was aborted while it was computed has ended earlier.
+        state.failed_ids = []
+        # Before any request ends: one that was aborted while it was computed ended earlier.
         if state.fence.is_holding:
-            state.fence.lower(plan.step_id)
+            flight.returned = state.fence.lower(plan.step_id)
         if output.errors:
-            self._note_errors(flight, output)
+            self._failures.end(flight, output.errors)
         first = flight.num_carried if self._receive_carried(flight, rows) else 0
         outputs = StepOutputs(plan.step_id, ids[:first], rows[:first])
         if first < len(ids):
@@ -109,21 +112,21 @@ class Results:
         Returns:
             Those that were appended.
         """
-        if request.finish is not None:
+        if request.finish is not None or request.request_id in flight.dropped:
             return []
         if not isinstance(tokens, list | tuple):
-            self._refuse(request, f"{tokens!r}, which is no list of token ids")
+            self._refuse(flight, request, f"{tokens!r}, which is no list of token ids")
             return []
         drafts = flight.plan.scheduled_draft_token_ids.get(request.request_id, ())
         if bool(tokens) is not self._samples(flight, request) or len(tokens) > 1 + len(drafts):
-            self._refuse(request, f"{len(tokens)} tokens where {_expected(drafts)}")
+            self._refuse(flight, request, f"{len(tokens)} tokens where {_expected(drafts)}")
             return []
         if request.status is RequestStatus.RUNNING and drafts:
             # Rejected drafts were counted as computed when they were granted.
             request.num_computed_tokens -= len(drafts) + 1 - len(tokens)
         if request.num_output_placeholders and tokens:
             request.num_output_placeholders -= 1
-        return self._append(request, tokens)
+        return self._append(flight, request, tokens)
 
     def _samples(self, flight: Flight, request: Request) -> bool:
         """Whether a plan reached a request's last known token, so that one is sampled."""
@@ -131,14 +134,14 @@ class Results:
             return request.request_id in flight.sampling
         return request.debt <= 0
 
-    def _append(self, request: Request, tokens: list[int]) -> list[int]:
+    def _append(self, flight: Flight, request: Request, tokens: list[int]) -> list[int]:
         state = self._state
         delivered = 0
         for token in tokens:
             try:
                 request.token_ids.append(token)
             except (TypeError, OverflowError):
-                self._refuse(request, f"{token!r}, which is no token id")
+                self._refuse(flight, request, f"{token!r}, which is no token id")
                 break
             delivered += 1
             if request.first_token_time is None:
@@ -173,21 +176,9 @@ class Results:
         self._departures.finish(request, status, detail)
         return True
 
-    def _refuse(self, request: Request, answer: str) -> None:
+    def _refuse(self, flight: Flight, request: Request, answer: str) -> None:
         """End a request that the executor answered nonsense for."""
-        detail = f"the executor answered {answer}"
-        self._departures.finish(request, RequestStatus.FINISHED_ERROR, detail)
-
-    def _note_errors(self, flight: Flight, output: ModelOutput) -> None:
-        """End requests that the executor could not compute."""
-        for request in flight.requests:
-            error = output.errors.get(request.request_id)
-            if error is not None and request.finish is None:
-                # Nobody may hit blocks that hold whatever went wrong in this step.
-                granted = flight.plan.num_scheduled_tokens[request.request_id]
-                before = max(0, request.num_computed_tokens - granted)
-                self._state.kv.unpublish(request.view, before)
-                self._departures.finish(request, RequestStatus.FINISHED_ERROR, str(error))
+        self._failures.end(flight, {request.request_id: f"the executor answered {answer}"})
 
     def _take_drafts(self, output: ModelOutput) -> None:
         """Keep proposed drafts for the next step.
@@ -205,7 +196,8 @@ class Results:
             try:
                 known = array(TOKEN_TYPECODE, drafts)
             except (TypeError, ValueError, OverflowError):
-                self._refuse(request, f"the drafts {drafts!r}, which are no token ids")
+                detail = f"the executor answered the drafts {drafts!r}, which are no token ids"
+                self._departures.finish(request, RequestStatus.FINISHED_ERROR, detail)
                 continue
             if request in state.steady:
                 state.steady.leave(request)

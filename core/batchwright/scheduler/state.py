@@ -42,6 +42,7 @@ class State:
         draft: The plan being made; ``no_draft`` between steps.
         finished_ids: Ended since the last plan, for the executor.
         ended: Ended since the last update, for the caller.
+        failed_ids: Requests that the last updated step could not compute.
         to_end: Whom to end, how and why, once what is going on is done.
         estimator_was_asked: Whether a component wanted to know how long steps take.
         notices: What came in between steps: ("release" | "notify", key).
@@ -86,6 +87,7 @@ class State:
         self.notices: deque[tuple[str, str]] = deque()
         self.finished_ids: list[str] = []
         self.ended: dict[str, Finish] = {}
+        self.failed_ids: list[str] = []
         self.to_end: list[tuple[str, RequestStatus, str]] = []
         self.step_id = 0
         self.num_slots = sum(1 for _ in (*components, *components.hosted()))

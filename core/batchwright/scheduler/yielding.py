@@ -80,14 +80,33 @@ class Yielding:
         return self._may(head, victim) and self._yield(victim, pause=pause)
 
     def _movable(self) -> dict[str, Request]:
-        """Running requests that are neither immune nor admitted by this very plan."""
+        """Running requests that may be taken out of the plan.
+
+        Not among them: one that is immune, one that this very plan admits, and one whose
+        tokens of this plan fill blocks that another admission of this plan has adopted.
+        """
         state = self._state
         most, admitted = state.settings.max_displacements, state.draft.admitted
+        adopted = {block for name in admitted for block in state.draft.tables[name]}
         return {
             request_id: request
             for request_id, request in state.running.items()
-            if request.num_displacements < most and request_id not in admitted
+            if request.num_displacements < most
+            and request_id not in admitted
+            and not (adopted and self._fills_any(request, adopted))
         }
+
+    def _fills_any(self, request: Request, block_ids: set[int]) -> bool:
+        """Whether the tokens that a request is granted in this plan fill one of some blocks."""
+        state, size = self._state, self._state.limits.block_size
+        start = request.num_computed_tokens
+        filled = range(
+            start // size, (start + state.draft.tokens.get(request.request_id, 0)) // size
+        )
+        if not filled:
+            return False
+        table = state.kv.block_ids(request.view)
+        return not block_ids.isdisjoint(table[filled.start : filled.stop])
 
     def _may(self, head: Request, victim: Request) -> bool:
         """Whether one request may displace another: strictly better only."""

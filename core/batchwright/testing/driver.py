@@ -27,7 +27,7 @@ T = TypeVar("T")
 class Driver:
     """Plans, computes and updates, one call at a time or to the end.
 
-    Every plan and every update is checked (E2, E3, E5, E6, E7, I1 to I5), and
+    Every plan and every update is checked (E2, E3, E5, E6, E7, I1 to I6), and
     ``finish`` checks E1 and, with a ScriptedExecutor, E4.
 
     Args:
@@ -59,7 +59,8 @@ class Driver:
         self.step_time = step_time
         self.recorder = Recorder()
         self.requests: list[Request] = []
-        self.watch = Watch(limits)
+        compat = scheduler._state.settings.compat
+        self.watch = Watch(limits, checks_contents=not compat.keeps_victims_hashes)
         self._watched: dict[str, Request] = {}
         self._planned: deque[SchedulerOutput] = deque()
         self._computed: deque[ModelOutput] = deque()

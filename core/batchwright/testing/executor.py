@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from batchwright.messages import SchedulerOutput
     from batchwright.protocols import ModelSettings
 
+SPOILT = 1
+"""Word of a position that was computed from what a failed request was to compute."""
+
 
 @frozen
 class Options:
@@ -65,7 +68,9 @@ class ScriptedExecutor(Executor):
     pipeline it computes positions whose tokens the scheduler has yet to see.
 
     A plan that contradicts what it knows raises InvariantError. With ``verify`` so does
-    memory that does not hold what the request's own tokens would have put there.
+    memory that does not hold what the request's own tokens would have put there. Where a
+    request fails (``errors``), its positions hold ``SPOILT`` instead, and so does all that is
+    computed from them: such a request answers some token, as a real executor would.
     """
 
     name = "scripted"
@@ -134,7 +139,7 @@ class ScriptedExecutor(Executor):
             self.memory.copy_block(copy.source, copy.destination)
         # Everything is written before anything is read: requests of one step may share.
         for request_id in plan.num_scheduled_tokens:
-            self._write(plan, request_id)
+            self._write(plan, request_id, fails=request_id in self.errors)
         output = ModelOutput()
         for request_id in plan.num_scheduled_tokens:
             sampled = self._sample(plan, request_id)
@@ -181,8 +186,8 @@ class ScriptedExecutor(Executor):
             sequence.table += new_blocks or ()
             sequence.num_computed_tokens = computed
 
-    def _write(self, plan: SchedulerOutput, request_id: str) -> None:
-        """Write the words of a request's granted positions."""
+    def _write(self, plan: SchedulerOutput, request_id: str, *, fails: bool = False) -> None:
+        """Write the words of a request's granted positions; spoilt ones if it fails."""
         sequence = self._known(request_id)
         drafts = plan.scheduled_draft_token_ids.get(request_id, ())
         start = sequence.num_computed_tokens
@@ -196,8 +201,9 @@ class ScriptedExecutor(Executor):
             )
         tokens = (*sequence.tokens[start:known], *drafts)
         previous = self.memory.word(sequence.table, start - 1) if start else 0
+        is_spoilt = fails or previous == SPOILT
         for position, token in enumerate(tokens, start):
-            previous = self.model.word(previous, token)
+            previous = SPOILT if is_spoilt else self.model.word(previous, token)
             self.memory.write(sequence.table, position, previous)
 
     def _sample(self, plan: SchedulerOutput, request_id: str) -> list[int]:
@@ -207,7 +213,7 @@ class ScriptedExecutor(Executor):
         stop = sequence.num_computed_tokens + plan.num_scheduled_tokens[request_id]
         known = stop - len(drafts)
         words = self.memory.read(sequence.table, stop)
-        if self.options.verify:
+        if self.options.verify and SPOILT not in words:
             self._compare(request_id, words, drafts)
         if known < len(sequence.tokens):
             return []

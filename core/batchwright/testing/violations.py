@@ -12,10 +12,12 @@ I1  The grants of a plan add up to no more than the step's budget.
 I2  No budget becomes negative, no count of tokens does.
 I3  No more requests run than ``max_num_seqs``.
 I4  Every computed position has a slot in a block of its request.
-I5  A block that a plan in flight uses is handed to nobody else.
+I5  A block that a plan in flight uses is handed to no other request.
+I6  No request holds, or finds, a block whose tokens are neither computed nor being
+    computed by a step that stands.
 ==  ==============================================================================
 
-I1 to I5 are those that a scheduler's debugger checks at each step; E1 to E7 are what
+I1 to I6 are those that a scheduler's debugger checks at each step; E1 to E7 are what
 a user of the scheduler may rely on.
 """
 

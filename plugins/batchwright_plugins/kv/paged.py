@@ -161,6 +161,12 @@ class PagedKV(KVManager):
         self._index.remove(table.block_ids[keep : table.num_published])
         table.num_published = min(table.num_published, keep)
 
+    def unpublish_blocks(self, block_ids: Sequence[int]) -> None:
+        self._index.remove(block_ids)
+
+    def published_blocks(self) -> Iterator[int]:
+        return self._index.published()
+
     def reset_prefix_cache(self) -> bool:
         if len(self._free) != self.num_usable_blocks:
             return False

@@ -63,6 +63,10 @@ class PrefixIndex:
             if len(blocks) == 1:
                 known[digest] = next(iter(blocks))
 
+    def published(self) -> Iterator[int]:
+        """Ids of the published blocks."""
+        return (block_id for block_id, digest in enumerate(self.hash_of) if digest is not None)
+
     def clear(self) -> None:
         """Forget every block."""
         self._blocks.clear()

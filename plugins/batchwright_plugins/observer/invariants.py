@@ -36,7 +36,7 @@ class Options:
 
 
 class Invariants(Observer):
-    """Checks every plan and every update: E1, E2, E3, E5, E6 and I1 to I5.
+    """Checks every plan and every update: E1, E2, E3, E5, E6 and I1 to I6.
 
     The ids are explained in ``batchwright.testing.violations``. A message names the
     invariant and the request or block. It costs O(blocks + running requests) a step:
@@ -53,6 +53,9 @@ class Invariants(Observer):
         self._watch = Watch(ctx.limits, patience=options.patience)
         self._counts: dict[str, int] = {}
         self._num_checks = 0
+
+    def setup(self) -> None:
+        self._watch.checks_contents = not self.ctx.compat.keeps_victims_hashes
 
     def on_add(self, request: RequestView) -> None:
         self._watch.added(request)

@@ -295,6 +295,7 @@ CASES: dict[str, dict[str, Case]] = {
         "detach": Case("run"),
         "release": Case("run"),
         "unpublish": Case("run"),
+        "unpublish_blocks": Case("run"),
         "reset_prefix_cache": Case("run"),
         "forget": Case("run"),
         # Called by whoever asks, or by checks: the failure is the caller's.
@@ -302,6 +303,7 @@ CASES: dict[str, dict[str, Case]] = {
         "free": Case("logged"),
         "num_own_blocks": Case("logged"),
         "audit": Case("logged"),
+        "published_blocks": Case("logged"),
         "leap": Case("logged"),  # called in simulations alone: see tests/simulation
         "num_usable_blocks": Case("logged"),
         "num_free_blocks": Case("run"),

@@ -355,11 +355,11 @@ def planned_and_taken_out():
     return driver
 
 
-def test_e4_hash_that_is_not_taken_back_is_seen(monkeypatch):
-    """E4: blocks published by a plan that was taken back are hit, and hold nothing."""
+def test_hash_that_is_not_taken_back_is_seen(monkeypatch):
+    """I6: blocks published by a plan that was taken back can be found, and hold nothing."""
     driver = planned_and_taken_out()
     monkeypatch.setattr(driver.scheduler.kv_manager, "unpublish", lambda request, n: None)
-    with pytest.raises(InvariantError, match=r"^E4: request 'L': .* holds nothing"):
+    with pytest.raises(InvariantError, match=r"^I6: block 10 can be found .*, and only 0 of"):
         driver.finish()
 
 

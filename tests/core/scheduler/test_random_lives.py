@@ -5,6 +5,7 @@ import logging
 import random
 
 import pytest
+from attrs import evolve
 
 from batchwright.assembly import Assembly
 from batchwright.clock import VirtualClock
@@ -122,6 +123,17 @@ def draw_scheduler(draw, max_depth):
     }
 
 
+def contend(draw, scheduler, kv, limits, model):
+    """Few seats, long prompts in short chunks, a budget for several of them."""
+    scheduler.update(
+        policy="priority", max_num_seqs=draw.randint(2, 3), enable_chunked_prefill=True
+    )
+    scheduler["max_num_batched_tokens"] = draw.randint(30, 90)
+    kv.update(block_size=draw.randint(1, 4), num_blocks=draw.randint(60, 120))
+    limits[:] = [{"use": "long-prefill", "threshold": draw.randint(4, 9)}]
+    model["max_model_len"] = draw.randint(60, 80)
+
+
 def draw_config(draw, max_depth):
     scheduler = draw_scheduler(draw, max_depth)
     shortest = scheduler["pipeline_depth"] * (1 + scheduler["num_lookahead_tokens"]) + 1
@@ -144,9 +156,12 @@ def draw_config(draw, max_depth):
         "enable_prefix_caching": draw.random() < 0.7,
     }
     model = {"max_model_len": max_model_len}
+    if draw.random() < 0.3:
+        contend(draw, scheduler, kv, limits, model)
     controls = [{"use": "moody"}] if kv["num_blocks"] % 3 == 0 else []
     return {
         "scheduler": scheduler,
+        "policy": {"priority": {"displaces": scheduler["policy"] == "priority"}},
         "model": model,
         "kv": kv,
         "gate": gates,
@@ -196,12 +211,12 @@ class Life:
         self.scheduler = self.driver.scheduler
         SCHEDULERS[:] = [self.scheduler]
         self.gate = self.scheduler.components.gates[0]
-        self.num_added = 0
+        self.num_added = self.num_bursts = 0
 
     def live(self):
-        deeds = [self.add, self.turns, self.step, self.abort, self.notice, self.upset]
+        deeds = [self.add, self.burst, self.turns, self.step, self.abort, self.notice, self.upset]
         for _ in range(self.draw.randint(5, 100)):
-            (deed,) = self.draw.choices(deeds, weights=[25, 35, 22, 8, 6, 4])
+            (deed,) = self.draw.choices(deeds, weights=[20, 6, 35, 22, 8, 6, 6])
             deed()
         for key in "xy":
             self.scheduler.notify(key)
@@ -210,20 +225,48 @@ class Life:
         return self.driver.recorder
 
     def add(self):
-        model = self.driver.executor.model
         for _ in range(self.draw.randint(1, 5)):
-            self.scheduler.clock.advance(1e-3)
-            request = draw_request(self.draw).make(
-                f"r{self.num_added}", vocab_size=model.vocab_size, eos_token_id=model.eos_token_id
-            )
-            self.num_added += 1
-            try:
-                self.driver.add(request)
-            except RequestRefusedError:
-                assert request.request_id not in self.scheduler.requests
+            self.add_one(draw_request(self.draw))
 
-    def turns(self):
-        for _ in range(self.draw.randint(1, 8)):
+    def burst(self):
+        """Equal cold prefixes: the first is in the middle of it when more urgent ones arrive."""
+        self.num_bursts += 1
+        shared = self.draw.randint(4, 40)
+        for _ in range(self.draw.choice([0, 60])):
+            if self.scheduler.requests:
+                self.driver.turn()
+        for urgency in range(self.draw.randint(2, 5)):
+            request = draw_request(self.draw)
+            family = 10 + self.num_bursts
+            self.add_one(
+                evolve(request, family=family, num_shared=shared, priority=3 - urgency, hints={})
+            )
+            if urgency == 0:
+                self.fill_seats()
+            if self.draw.random() < 0.2:
+                self.driver.executor.errors[f"r{self.num_added - 1}"] = "out of luck"
+
+    def fill_seats(self):
+        """Leave one seat, or few, beside what runs once the first of a burst does."""
+        free = self.scheduler.limits.max_num_seqs - len(self.scheduler.running)
+        for _ in range(free - 2 if self.draw.random() < 0.7 else 0):
+            self.add_one(evolve(draw_request(self.draw), num_shared=0, num_own=1, hints={}))
+        self.turns(self.draw.randint(1, 2))
+
+    def add_one(self, plan):
+        model = self.driver.executor.model
+        self.scheduler.clock.advance(1e-3)
+        request = plan.make(
+            f"r{self.num_added}", vocab_size=model.vocab_size, eos_token_id=model.eos_token_id
+        )
+        self.num_added += 1
+        try:
+            self.driver.add(request)
+        except RequestRefusedError:
+            assert request.request_id not in self.scheduler.requests
+
+    def turns(self, count=None):
+        for _ in range(count or self.draw.randint(1, 8)):
             self.driver.turn()
 
     def step(self):

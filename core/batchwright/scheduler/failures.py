@@ -1,0 +1,108 @@
+"""Requests that an executor could not compute, and what they leave behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from batchwright.messages import SchedulerOutput
+from batchwright.request import Request, RequestStatus
+from batchwright.scheduler.departures import Departures
+from batchwright.scheduler.draft import Draft
+from batchwright.scheduler.fence import Flight
+from batchwright.scheduler.state import State
+
+Table = tuple[str, list[int]]
+"""A request's id and its blocks."""
+
+
+class Failures:
+    """Ends requests that a step could not compute, and takes back what they published.
+
+    A block is published when the step that fills it is planned, so that other requests may
+    have adopted blocks that now hold nothing. Each of them, and each that has adopted a block
+    of theirs, is rewound: it waits again and goes on from its last token that stands.
+    """
+
+    def __init__(self, state: State, departures: Departures) -> None:
+        self._state = state
+        self._departures = departures
+
+    def end(self, flight: Flight, errors: Mapping[str, str]) -> None:
+        """End requests of a step that is done; its answers for others still count.
+
+        Args:
+            flight: The step, in flight no more.
+            errors: By request id, why it could not be computed; other ids are ignored.
+        """
+        failed = [request for request in flight.requests if request.request_id in errors]
+        if not failed:
+            return
+        starts = {r.request_id: _start(flight.plan, r.request_id) for r in failed}
+        self._state.failed_ids += starts
+        flights = [flight, *self._state.fence.flights]
+        tables = self._tables(flights, starts)
+        void = self._void_blocks(tables, starts)
+        self._state.kv.unpublish_blocks(list(void))
+        for request in failed:
+            if request.finish is None:
+                detail = str(errors[request.request_id])
+                self._departures.finish(request, RequestStatus.FINISHED_ERROR, detail)
+        spoilt = dict.fromkeys(name for name, table in tables if not void.keys().isdisjoint(table))
+        self._rewind([name for name in spoilt if name in self._state.requests], flights)
+
+    def _tables(self, flights: list[Flight], failed: Iterable[str]) -> list[Table]:
+        """Tables that may hold a block of a failed request, detached ones included.
+
+        Only a request that has been admitted since the failing step was planned can.
+        """
+        state = self._state
+        names = dict.fromkeys(failed)
+        for flight in flights:
+            plan = flight.plan
+            names.update((new.req_id, None) for new in plan.scheduled_new_reqs)
+            names.update(dict.fromkeys(plan.scheduled_cached_reqs.resumed_req_ids))
+        live = [state.requests[name] for name in names if name in state.requests]
+        tables = [(r.request_id, state.kv.block_ids(r.view)) for r in live]
+        return [*tables, *flights[0].returned, *state.fence.tables()]
+
+    def _void_blocks(self, tables: list[Table], starts: Mapping[str, int]) -> dict[int, None]:
+        """Blocks that hold positions of the failed requests, or positions behind such ones."""
+        size = self._state.limits.block_size
+        void: dict[int, None] = {}
+        for name, table in tables:
+            if name in starts:
+                void.update(dict.fromkeys(table[starts[name] // size :]))
+        num_known = -1
+        while num_known < len(void):
+            num_known = len(void)
+            for _, table in tables:
+                first = next((i for i, block in enumerate(table) if block in void), len(table))
+                void.update(dict.fromkeys(table[first:]))
+        return void
+
+    def _rewind(self, names: list[str], flights: list[Flight]) -> None:
+        """Have live requests wait again, and drop what steps in flight answer for them."""
+        state = self._state
+        for flight in flights:
+            flight.dropped |= frozenset(names)
+        state.draft = Draft()  # they leave no plan that is being made
+        for request in sorted((state.requests[name] for name in names), key=_running_order):
+            if request.request_id in state.running:
+                self._departures.preempt(request, "executor")
+            elif request.request_id in state.paused:
+                self._departures.reclaim(request)
+        state.draft = state.no_draft
+
+
+def _start(plan: SchedulerOutput, request_id: str) -> int:
+    """Return the first position that a plan computes of one of its requests."""
+    for new in plan.scheduled_new_reqs:
+        if new.req_id == request_id:
+            return new.num_computed_tokens
+    cached = plan.scheduled_cached_reqs
+    return cached.num_computed_tokens[cached.req_ids.index(request_id)]
+
+
+def _running_order(request: Request) -> int:
+    """Order requests so that the last admitted one is first, and returns behind others."""
+    return -request.running_order
