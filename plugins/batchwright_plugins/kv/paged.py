@@ -181,17 +181,28 @@ class PagedKV(KVManager):
         counted = [0] * self._num_blocks
         held = {name: table.block_ids for name, table in self._holders.items()}
         for name, block_ids in (*held.items(), *tables.items()):
+            yield from self._audit_ids(f"the table of {name!r}", block_ids)
             for block_id in block_ids:
-                counted[block_id] += 1
+                if 0 < block_id < self._num_blocks:
+                    counted[block_id] += 1
             if len(set(block_ids)) != len(block_ids):
                 yield f"the table of {name!r} holds a block twice: {block_ids}"
         free = list(self._free)
+        yield from self._audit_ids("the free queue", free)
+        if self._references[0]:
+            yield f"the null block has {self._references[0]} references"
         if len(set(free)) != len(free):
             yield "the free queue holds a block twice"
         if len(free) != len(self._free):
             yield f"the free queue counts {len(self._free)} blocks and holds {len(free)}"
         yield from self._audit_references(counted, set(free))
         yield from self._index.audit()
+
+    def _audit_ids(self, where: str, block_ids: Sequence[int]) -> Iterator[str]:
+        for block_id in block_ids:
+            if not 0 < block_id < self._num_blocks:
+                what = "the null block" if block_id == 0 else f"block {block_id}, which is none"
+                yield f"{where} holds {what}"
 
     def _audit_references(self, counted: list[int], free: set[int]) -> Iterator[str]:
         counts = self._references if self._caches else counted  # none are kept without sharing

@@ -10,11 +10,14 @@ from attrs import evolve
 from batchwright.assembly import Assembly
 from batchwright.clock import VirtualClock
 from batchwright.config import Config
-from batchwright.exceptions import RequestRefusedError, StepError
+from batchwright.exceptions import InvariantError, RequestRefusedError, StepError
 from batchwright.plugin_manager import PluginManager
 from batchwright.protocols import Caps, Control, Gate, Limit, Observer, Resource
+from batchwright.scheduler.failures import Failures
+from batchwright.scheduler.yielding import Yielding
 from batchwright.testing import Driver, ScriptedExecutor, fakes, make_plugin
 from batchwright.testing.strategies import RequestPlan
+from batchwright_plugins.kv.paged import PagedKV
 from batchwright_plugins.policy.priority import Priority
 from batchwright_plugins.preemption.recompute import Recompute
 from batchwright_plugins.victim.lifo import Lifo
@@ -344,6 +347,36 @@ def test_random_lives_keep_every_promise():
 def test_hostile_components_break_no_promise():
     """One of each kind that now and then raises, answers nonsense or calls back."""
     check_hostile_lives(range(150))
+
+
+def lend_without_care(monkeypatch):
+    """A request leaves the plan though another one has adopted what it was to compute."""
+    monkeypatch.setattr(Yielding, "_fills_any", lambda *arguments: False)
+
+
+def keep_published(monkeypatch):
+    """What a request that leaves the plan was to compute stays findable."""
+    monkeypatch.setattr(PagedKV, "unpublish", lambda *arguments: None)
+
+
+def keep_failed_published(monkeypatch):
+    """What a failed request was to compute stays findable."""
+    monkeypatch.setattr(PagedKV, "unpublish_blocks", lambda *arguments: None)
+
+
+def rewind_no_request(monkeypatch):
+    """A request goes on from blocks that a failed one was to compute."""
+    monkeypatch.setattr(Failures, "_rewind", lambda *arguments: None)
+
+
+@pytest.mark.parametrize(
+    "plant", [lend_without_care, keep_published, keep_failed_published, rewind_no_request]
+)
+def test_random_lives_notice_blocks_that_no_step_computes(plant, monkeypatch):
+    """Planted faults; the first lives see them, 500 at most."""
+    plant(monkeypatch)
+    with pytest.raises(InvariantError, match=r"^(I6|E4|I5)"):
+        check_lives(range(500))
 
 
 def test_random_lives_are_the_same_without_the_fast_path():

@@ -111,6 +111,39 @@ class KVConformance(ServingConformance):
         assert kv.lookup(view).num_tokens == 0
         assert list(kv.audit({})) == []
 
+    def test_unpublished_blocks_are_not_found_wherever_they_are(self) -> None:
+        """When the step that was to compute them failed and they are held, or free already."""
+        kv, views = self._idle()
+        view = views[0]
+        for give_up_first in (True, False):
+            assert kv.allocate(view, view.num_tokens, view.num_tokens) is not None
+            blocks = kv.detach(view)
+            if give_up_first:
+                kv.release(blocks)
+            kv.unpublish_blocks(blocks)
+            assert not set(blocks) & set(kv.published_blocks())
+            if not give_up_first:
+                kv.release(blocks)
+            assert kv.lookup(view).num_tokens == 0
+            assert list(kv.audit({})) == []
+
+    def test_published_blocks_are_those_that_lookups_find(self) -> None:
+        kv, views = self._idle()
+        view = views[0]
+        assert kv.allocate(view, view.num_tokens, view.num_tokens) is not None
+        kv.free(view)
+        assert set(kv.lookup(view).block_ids) <= set(kv.published_blocks())
+
+    def test_audit_sees_what_is_released_twice(self) -> None:
+        """Whether prefixes are cached or not."""
+        kv, views = self._idle()
+        view = views[0]
+        assert kv.allocate(view, view.num_tokens, 0) is not None
+        blocks = kv.detach(view)
+        kv.release(blocks)
+        kv.release(blocks)
+        assert list(kv.audit({})) != []
+
     def test_prefix_cache_is_reset_only_when_idle(self) -> None:
         kv, views = self._idle()
         view = views[0]
