@@ -6,11 +6,11 @@ from batchwright.option import option
 
 @frozen
 class Options:
-    aging: float = option(10.0, "What one second of waiting is worth.", unit="tokens", ge=0)
+    aging: float = option(10.0, "Weight of a second of waiting.", unit="tokens", ge=0)
 
 
 class ShortestPrompt(SchedulingPolicy):
-    """Shortest prompt first, with aging so that nobody waits for ever."""
+    """Shortest prompt first, with aging, so that every request is served."""
 
     name = "shortest-prompt"
     Options = Options

@@ -15,6 +15,7 @@ A fence says what its block is:
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -32,6 +33,7 @@ from attrs import frozen
 
 from batchwright.config import Config, check_components
 from batchwright.plugin_manager import PluginManager
+from batchwright.version import PLUGIN_API_VERSIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [
@@ -42,6 +44,7 @@ DOCUMENTS = [
 FENCE = re.compile(r"^```(.*?)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
 ANCHOR = re.compile(r"\]\(([^)#:]*)#([^)]+)\)")
+PATH = re.compile(r"`((?:core|plugins|contrib|docs|examples|tests)/[\w./*-]*)`")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 KINDS = {"python", "toml", "console", "sh", "text"}
 
@@ -244,6 +247,30 @@ def anchors(document: Path) -> set[str]:
     """What GitHub makes of the headings of a page."""
     headings = HEADING.findall(FENCE.sub("", document.read_text(encoding="utf-8")))
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_paths_of_the_repository_exist(document: Path) -> None:
+    paths = PATH.findall(FENCE.sub("", document.read_text(encoding="utf-8")))
+    assert [path for path in paths if not any(ROOT.glob(path.rstrip("/")))] == []
+
+
+def test_the_plugin_api_that_a_page_names_is_supported() -> None:
+    page = (ROOT / "docs/how-to/publish-a-plugin.md").read_text(encoding="utf-8")
+    (value,) = re.findall(r"`batchwright_api = (.*?)`", page)
+    assert ast.literal_eval(value) in PLUGIN_API_VERSIONS
+
+
+def test_cost_of_a_step_is_quoted_as_it_was_measured() -> None:
+    """What differences-from-vllm.md says of steady decodes stands in the measured table."""
+    folder = ROOT / "docs" / "explanation"
+    table = (folder / "what-a-step-costs.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| steady decode, ([\d,]+) running \| ([\d.,]+) \|", table, re.MULTILINE)
+    measured = {running: round(float(cost.replace(",", ""))) for running, cost in rows}
+    text = " ".join((folder / "differences-from-vllm.md").read_text(encoding="utf-8").split())
+    costs = [measured[running] for running in ("64", "256", "1,024")]
+    quoted = "take {} microseconds with 64 requests in steady decode, {} with 256 and {} with 1,024"
+    assert quoted.format(*costs) in text
 
 
 def test_every_page_is_listed_in_the_index() -> None:

@@ -11,8 +11,8 @@ from batchwright.request_view import RequestView
 class Preemption(Component, Lifecycle):
     """What becomes of a yielded KV.
 
-    Faults: an exception counts as 0 kept tokens; three in a row end the run with
-    PluginError.
+    Faults: an exception, or another answer than 0, counts as 0 kept tokens; three in
+    a row end the run with PluginError.
     """
 
     @abstractmethod
@@ -24,8 +24,8 @@ class Preemption(Component, Lifecycle):
             block_ids: Its block table.
 
         Returns:
-            Tokens whose KV is kept elsewhere (tokens); 0 means that all of them are
-            computed again, but for what the prefix cache still holds.
+            0: all tokens are computed again, but for what the prefix cache still
+            holds. Any other answer is a fault, since no KV can be brought back yet.
 
         Cost class: event.
         """

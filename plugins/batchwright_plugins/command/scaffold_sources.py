@@ -24,11 +24,11 @@ __all__ = ["$component"]
 class Options:
     """Options of the policy ``$name``."""
 
-    aging: float = option(10.0, "What a second of waiting is worth.", unit="tokens", ge=0)
+    aging: float = option(10.0, "Weight of a second of waiting.", unit="tokens", ge=0)
 
 
 class $component(SchedulingPolicy):
-    """Shortest prompt first, with aging so that nobody waits for ever."""
+    """Shortest prompt first, with aging, so that every request is served."""
 
     name = "$name"
     Options = Options

@@ -55,9 +55,10 @@ class TorchExecutor(Executor):
 
     Serves local Hugging Face folders and the embedded model ``smollm2-135m``. All
     tokens of a step form one flat batch; the attention of every layer goes through an
-    attention backend, which is proved when the model is loaded. Sampled tokens are
-    functions of (seed, output position): a seed repeats them whatever else is in the
-    batch, through preemption too.
+    attention backend, which is proved when the model is loaded. Random numbers are
+    functions of (seed, output position), whatever else is in the batch and through
+    preemptions: a seed repeats the tokens in float32. In bfloat16 logits depend on the
+    batch a little, so that a token may differ now and then.
 
     Answers an error for one request alone where its tokens are foreign to the model,
     its plan cannot be computed, or its logits are not finite.
