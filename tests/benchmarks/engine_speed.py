@@ -33,6 +33,8 @@ from records import Record
 
 HERE = Path(__file__).parent
 PEERS = ("vllm", "generate", "continuous")
+SLOW = {"generate": 1, "continuous": 1}
+"""Peers that are several times slower, and the rounds that they take part in."""
 Figures = dict[str, Any]
 """What an engine says of a run: ``output_tokens``, ``seconds``, ``cpu_seconds`` (of all
 threads together); ours also the shares of its steps, and what the machine allows."""
@@ -152,8 +154,10 @@ def measure(
     peers = {name: Peer(python, name, work, folder) for name in engines} if python else {}
     found: dict[str, list[Figures]] = {name: [] for name in ("batchwright", *peers)}
     try:
-        for _ in range(rounds):
+        for number in range(rounds):
             for name, results in found.items():
+                if number >= SLOW.get(name, rounds):
+                    continue
                 figures = peers[name].answer() if name in peers else ours(work, folder)
                 results.append(figures)
                 shown = f"{rate(figures):,.0f}, {cpu_rate(figures):,.0f}"

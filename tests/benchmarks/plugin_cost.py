@@ -132,8 +132,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="each figure is their median")
     parser.add_argument("--record", type=Path, metavar="FILE", help="write raw results there")
     arguments = parser.parse_args()
-    prepare()
     record = Record(["torch"], steps=STEPS, rounds=arguments.rounds)
+    prepare()
     names, plugins = zip(*PLUGINS, strict=True)
     columns = [measure(load, plugins, arguments.rounds) for load in LOADS.values()]
     print(f"{'microseconds a step':34}", *(f"{head:>13} carried" for head in LOADS))

@@ -156,8 +156,8 @@ def main() -> None:
     parser.add_argument("policies", nargs="*", help="default: all that ship")
     parser.add_argument("--record", type=Path, metavar="FILE", help="write raw results there")
     arguments = parser.parse_args()
-    prepare()
     record = Record(["torch"], parts=NUM_PARTS, steps=scheduler_loads.STEPS // NUM_PARTS)
+    prepare()
     columns = [(work, count) for work in (steady, busy) for count in (1000, 20_000)]
     heads = [f"{work.__name__} {count:,}" for work, count in columns]
     print("policy".ljust(10), *(head.rjust(16) for head in heads), "carried".rjust(9))

@@ -96,13 +96,19 @@ def _versions(packages: Iterable[str]) -> dict[str, str]:
 
 
 def _command() -> str:
-    """The command, with paths as seen from the root of the repository."""
-    script = Path(sys.argv[0]).resolve()
-    shown = script.relative_to(ROOT) if script.is_relative_to(ROOT) else script.name
-    arguments = [
-        "FOLDER" if Path(a).is_absolute() and Path(a).is_dir() else a for a in sys.argv[1:]
-    ]
-    return shlex.join(["python", str(shown), *arguments])
+    """The command, as one types it at the root of the repository, but for ``--record``."""
+    words = [_shown(Path(sys.argv[0]).resolve()), *sys.argv[1:]]
+    if "--record" in words:
+        place = words.index("--record")
+        del words[place : place + 2]
+    return shlex.join(["python", *(_shown(Path(word)) for word in words)])
+
+
+def _shown(word: Path) -> str:
+    """Paths of this machine are of no use elsewhere."""
+    if word.is_relative_to(ROOT):
+        return str(word.relative_to(ROOT))
+    return ("FOLDER" if word.is_dir() else word.name) if word.is_absolute() else str(word)
 
 
 def _commit() -> str:
