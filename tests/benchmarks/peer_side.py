@@ -11,6 +11,7 @@ import copy
 import json
 import os
 import tempfile
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from vllm.sampling_params import SamplingParams
 from vllm.utils.gc_utils import freeze_gc_heap
 from vllm.utils.hashing import sha256, xxhash
 from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
+from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
 from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
@@ -32,6 +34,7 @@ from vllm.v1.structured_output import StructuredOutputManager
 
 __all__ = ["Peer"]
 
+FIELDS_OF_PLAN = attrgetter(*SchedulerOutput.__dataclass_fields__)
 HASHES = {"sha256": sha256, "xxh3-128": xxhash}
 MODEL = {
     "architectures": ["LlamaForCausalLM"],
@@ -129,8 +132,7 @@ class Peer:
     def schedule(self) -> Any:
         """Plan a step and read every field of the plan."""
         plan = self.scheduler.schedule()
-        for name in plan.__dataclass_fields__:
-            getattr(plan, name)
+        FIELDS_OF_PLAN(plan)
         cached = plan.scheduled_cached_reqs
         _ = (
             len(cached.req_ids),
@@ -152,10 +154,9 @@ class Peer:
         )
 
     def update(self, plan: Any, output: ModelRunnerOutput) -> None:
-        """Commit the answer and read every field of the outputs."""
+        """Commit the answer and read the fields of the outputs, as an engine core sends them."""
         for outputs in self.scheduler.update_from_output(plan, output).values():
-            for one in outputs.outputs:
-                _ = (one.request_id, one.new_token_ids, one.finish_reason)
+            _ = (len(outputs.outputs), outputs.finished_requests, outputs.scheduler_stats)
 
     def hash_prompt(self, prompt: list[int], salt: str) -> None:
         """Make a request of a prompt, which hashes its blocks."""

@@ -140,9 +140,9 @@ def main() -> None:
         pool.shutdown()
     with ProcessPoolExecutor(1, context, prepare) as fresh:  # nothing freed before
         size = fresh.submit(memory, ours).result()
-    what = "bytes a waiting request of 1,000 tokens takes"
+    what = "memory of a waiting request of 1,000 tokens"
     record.add(what=what, side="batchwright", bytes=round(size))
-    print(f"{what:58} {size:11,.0f}")
+    print(f"{what:58} {size:11,.0f} bytes")
     record.write(arguments.record)
 
 

