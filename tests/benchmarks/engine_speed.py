@@ -35,6 +35,7 @@ HERE = Path(__file__).parent
 PEERS = ("vllm", "generate", "continuous")
 SLOW = {"generate": 1, "continuous": 1}
 """Peers that are several times slower, and the rounds that they take part in."""
+WAITING = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "1000"}
 Figures = dict[str, Any]
 """What an engine says of a run: ``output_tokens``, ``seconds``, ``cpu_seconds`` (of all
 threads together); ours also the shares of its steps, and what the machine allows."""
@@ -70,7 +71,7 @@ def ours(work: dict[str, Any], folder: Path) -> Figures:
     command = ["-m", "batchwright", "bench", str(config), "--prompts", work["prompts"], "--json"]
     done = subprocess.run(
         [sys.executable, *command],
-        env=_environment(work),
+        env=_environment(work, WAITING),
         capture_output=True,
         text=True,
         check=False,
@@ -91,19 +92,22 @@ class Peer:
         engine: Its name in ``engine_peers.py``.
         work: The workload.
         folder: Where its messages go.
+        quiet: Its OpenMP threads soon sleep, as ours; otherwise they wait as by default.
 
     Raises:
         RuntimeError: It failed.
     """
 
-    def __init__(self, python: str, engine: str, work: dict[str, Any], folder: Path) -> None:
+    def __init__(
+        self, python: str, engine: str, work: dict[str, Any], folder: Path, *, quiet: bool = True
+    ) -> None:
         file = folder / "work.json"
         file.write_text(json.dumps(work))
         self._messages = folder / f"{engine}.txt"
         with self._messages.open("w") as messages:
             self._process = subprocess.Popen(
                 [python, str(HERE / "engine_peers.py"), engine, str(file)],
-                env=_environment(work),
+                env=_environment(work, WAITING if quiet else {}),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=messages,
@@ -135,23 +139,29 @@ class Peer:
         raise RuntimeError(f"a peer failed:\n{self._messages.read_text()[-3000:]}")
 
 
-def _environment(work: dict[str, Any]) -> dict[str, str]:
+def _environment(work: dict[str, Any], waiting: dict[str, str]) -> dict[str, str]:
     return {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if name not in WAITING},
+        **waiting,
         "OMP_NUM_THREADS": str(work["threads"]),
-        "OMP_WAIT_POLICY": "passive",
-        "GOMP_SPINCOUNT": "1000",
         "TOKENIZERS_PARALLELISM": "false",
         "PYTHONPATH": os.pathsep.join(str(ROOT / name) for name in ("core", "plugins")),
     }
 
 
 def measure(
-    workload: Workload, python: str | None, engines: Sequence[str], rounds: int, folder: Path
+    workload: Workload,
+    python: str | None,
+    engines: Sequence[str],
+    rounds: int,
+    folder: Path,
+    *,
+    quiet: bool = True,
 ) -> tuple[dict[str, list[Figures]], dict[str, str]]:
     """By engine, the figures of every round, each told as it comes; versions of peers."""
     work = workload.write(folder)
-    peers = {name: Peer(python, name, work, folder) for name in engines} if python else {}
+    names = engines if python else ()
+    peers = {name: Peer(str(python), name, work, folder, quiet=quiet) for name in names}
     found: dict[str, list[Figures]] = {name: [] for name in ("batchwright", *peers)}
     try:
         for number in range(rounds):
@@ -184,6 +194,9 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[w.name for w in WORKLOADS])
     parser.add_argument("--peers", nargs="*", default=PEERS)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--default-openmp", action="store_true", help="leave OpenMP of peers as it is by default"
+    )
     parser.add_argument("--record", type=Path, metavar="FILE", help="write raw results there")
     arguments = parser.parse_args()
     record = Record(["torch", "transformers", "numba"], rounds=arguments.rounds)
@@ -194,7 +207,12 @@ def main() -> None:
             continue
         with tempfile.TemporaryDirectory() as folder:
             found, versions = measure(
-                workload, arguments.peer_python, arguments.peers, arguments.rounds, Path(folder)
+                workload,
+                arguments.peer_python,
+                arguments.peers,
+                arguments.rounds,
+                Path(folder),
+                quiet=not arguments.default_openmp,
             )
         record.add_versions({f"peer {name}": number for name, number in versions.items()})
         for engine, results in found.items():
