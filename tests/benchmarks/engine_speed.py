@@ -219,7 +219,7 @@ def main() -> None:
             rounds = [{key: r[key] for key in KEPT if key in r} for r in results]
             record.add(workload=workload.name, engine=engine, rounds=rounds)
             print(_row(workload.name, engine, results, found["batchwright"]), flush=True)
-    record.write(arguments.record)
+        record.write(arguments.record)  # what there is, should a later one fail
 
 
 KEPT = ("output_tokens", "seconds", "cpu_seconds", "steps", "shares", "limits")
