@@ -24,9 +24,13 @@ PYTEST_ARGS ?=
 TRACES ?=
 SIMULATION_ARGS ?=
 BENCH_ARGS ?=
+# What `make bench-record` does: rounds of each measurement, and where raw results go.
+ROUNDS ?= 3
+RESULTS ?= tests/benchmarks/results
+ENGINES = $(BIN)/python tests/benchmarks/engine_speed.py --peer-python $(PEER_VENV)/bin/python
 
 .DEFAULT_GOAL = help
-.PHONY: help demo compare test lint format pytest reference clean gpu-check bench bench-policies bench-engine bench-peers diff-vllm record-golden
+.PHONY: help demo compare test lint format pytest reference clean gpu-check bench bench-policies bench-engine bench-peers bench-record bench-tables diff-vllm record-golden
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -74,7 +78,21 @@ bench-engine: $(STAMP)-engine $(STAMP)-model  ## Measure tokens a second of the 
 
 bench-peers: $(PEER_VENV)/.made $(STAMP)-engine $(STAMP)-model  ## Measure both beside vLLM and transformers, by turns
 	$(PEER) tests/benchmarks/scheduler_cost.py --peer
-	$(BIN)/python tests/benchmarks/engine_speed.py --peer-python $(PEER_VENV)/bin/python $(BENCH_ARGS)
+	$(ENGINES) $(BENCH_ARGS)
+
+# Everything that the tables of the documents need, in one session: about a quarter of an
+# hour on two cores with no other work. TRACES=FOLDER replays real traces.
+bench-record: $(PEER_VENV)/.made $(STAMP)-engine $(STAMP)-model  ## Measure all that the documents show, and write it there
+	$(PEER) tests/benchmarks/scheduler_cost.py --peer --rounds $(ROUNDS) --record $(RESULTS)/scheduler-cost.json
+	$(BIN)/python tests/benchmarks/policy_cost.py --record $(RESULTS)/policy-cost.json
+	$(BIN)/python tests/benchmarks/plugin_cost.py --rounds $(ROUNDS) --record $(RESULTS)/plugin-cost.json
+	$(BIN)/python tests/benchmarks/simulation_speed.py $(if $(TRACES),--traces $(TRACES)) --rounds $(ROUNDS) --record $(RESULTS)/simulation-speed.json
+	$(ENGINES) --peers vllm generate --rounds $(ROUNDS) --record $(RESULTS)/engine-speed.json
+	$(ENGINES) --peers continuous --only small --rounds 1 --record $(RESULTS)/engine-continuous.json
+	$(BIN)/python tests/benchmarks/tables.py
+
+bench-tables: $(STAMP)-venv  ## Write the tables of the documents anew, from raw results
+	$(BIN)/python tests/benchmarks/tables.py
 
 clean:  ## Remove the environment and all caches
 	rm -rf $(VENV) out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks

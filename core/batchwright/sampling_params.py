@@ -53,8 +53,8 @@ class SamplingParams:
         frequency_penalty: Lowers them as often as the output has each, [-2, 2].
         repetition_penalty: Divides the positive logits of tokens that prompt or output
             have, and multiplies their negative ones; 1 changes nothing.
-        seed: Fixes the random numbers, whatever else is in the batch, and so the tokens
-            in float32 (in bfloat16 logits depend on the batch a little); None draws one.
+        seed: Random numbers that do not depend on the rest of the batch; None draws one.
+            In bfloat16 and float16 logits do depend on it, by rounding.
         stop: Strings that end the output; they are not part of it.
         stop_token_ids: Tokens that end the output; they are part of it.
         ignore_eos: Go on past the model's end-of-sequence token.

@@ -22,7 +22,7 @@ class Workload:
     """One measurement.
 
     Args:
-        name: What it is called.
+        name: Its name, which ``--only`` takes.
         model: An embedded model's name, or (hidden size, layers, heads, intermediate
             size, vocabulary size) of a random Llama.
         dtype: Of weights and KV.

@@ -19,6 +19,7 @@ class Ours:
 
     Args:
         component: A plugin's class to add to them, or to use in their place.
+        planned_ahead: Plans a step before the last one is answered.
     """
 
     name = "batchwright"
@@ -32,6 +33,7 @@ class Ours:
         policy: str,
         hasher: str = "sha256",
         component: type[Component] | None = None,
+        planned_ahead: bool = False,
     ) -> None:
         config: dict[str, Any] = {
             "model": {"max_model_len": 4096},
@@ -39,6 +41,7 @@ class Ours:
                 "max_num_seqs": max_num_seqs,
                 "max_num_batched_tokens": budget,
                 "policy": policy,
+                "pipeline_depth": 2 if planned_ahead else 1,
             },
             "kv": {"num_blocks": num_blocks, "block_size": 16, "hasher": hasher},
             "gate": [{"use": "full-need"}],
@@ -91,7 +94,8 @@ class Ours:
         """One token wherever one is due."""
         live = self.scheduler.requests
         ids = list(plan.num_scheduled_tokens)
-        return ModelOutput(ids, [[7] if live[i].debt <= 0 else [] for i in ids])
+        rows = [[7] if live[i].num_computed_tokens >= live[i].num_tokens else [] for i in ids]
+        return ModelOutput(ids, rows)
 
     def update(self, plan: Any, output: ModelOutput) -> None:
         """Commit the answer and read every field of the outputs."""
@@ -113,17 +117,18 @@ class Ours:
         table.hashes(len(prompt) // 16)
 
     @property
-    def num_running(self) -> int:
-        return self.scheduler.view.num_running
-
-    @property
     def num_waiting(self) -> int:
         return self.scheduler.num_waiting
 
-    def carried_ratio(self) -> float:
-        """Share of decode-request-steps that no visit decided."""
+    def facts(self) -> dict[str, float]:
+        """Counts that say what was measured; ``carried``: decodes that no visit decided."""
         stats = self.scheduler.components.observers[0]
-        return float(stats.summary()["carried_ratio"])  # type: ignore[arg-type]
+        summary: dict[str, Any] = stats.summary()  # type: ignore[attr-defined]
+        return {
+            "running": self.scheduler.view.num_running,
+            "carried": summary["carried_ratio"],
+            "prefix_hits": summary["prefix_hit_ratio"],
+        }
 
 
 def _select(config: dict[str, Any], component: type[Component]) -> object:

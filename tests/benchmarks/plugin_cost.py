@@ -2,14 +2,13 @@
 
     python tests/benchmarks/plugin_cost.py
 
-Microseconds of thread CPU time a step, as in ``scheduler_cost.py``, beside the defaults.
+Microseconds of thread CPU time a step, measured as in ``scheduler_cost.py``, beside the
+defaults; the median of rounds in which all of them take turns.
 """
 
 from __future__ import annotations
 
 import argparse
-import logging
-import os
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -19,7 +18,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 from ours_side import Ours
-from scheduler_cost import Side, in_turn, mixed, steady
+from records import Record
+from scheduler_cost import in_turn, median, prepare
+from scheduler_loads import STEPS, Cost, mixed, steady
 
 from batchwright.protocols import Control, Gate, Limit, Observer, SchedulingPolicy
 from batchwright.verdicts import Admit
@@ -80,7 +81,7 @@ class PrefillLimit(Limit):
 
 
 class DecodeLimit(PrefillLimit):
-    """A limit on every grant: nobody is carried any more."""
+    """A limit on every grant: no request is carried any more."""
 
     name = "decode-limit"
     affects_decode = True
@@ -118,29 +119,32 @@ PLUGINS: list[tuple[str, type | None]] = [
 ]
 
 
-def measure(
-    load: Any, plugins: Sequence[type | None], rounds: int = 1
-) -> list[tuple[float, float]]:
-    """Microseconds a step, and the share of decode grants that no visit decided, of each."""
-    sides: list[Side] = [partial(Ours, component=plugin) for plugin in plugins]
-    return [(a + b, side.carried_ratio()) for a, b, side in in_turn(load, sides, rounds)]
+LOADS = {"256 steady": partial(steady, num_running=256), "mixed": mixed}
+
+
+def measure(load: Any, plugins: Sequence[type | None], rounds: int = 1) -> list[list[Cost]]:
+    """The costs of each plugin under a load, one a round."""
+    return in_turn([partial(load, partial(Ours, component=p)) for p in plugins], rounds)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5, help="each figure is their median")
-    rounds = parser.parse_args().rounds
-    logging.getLogger("batchwright").setLevel(logging.ERROR)
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    parser.add_argument("--record", type=Path, metavar="FILE", help="write raw results there")
+    arguments = parser.parse_args()
+    record = Record(["torch"], steps=STEPS, rounds=arguments.rounds)
+    prepare()
     names, plugins = zip(*PLUGINS, strict=True)
-    loads = [partial(steady, num_running=256), mixed]
-    columns = [measure(load, plugins, rounds) for load in loads]
-    print(
-        f"{'microseconds a step':34}", *(f"{head:>13} carried" for head in ("256 steady", "mixed"))
-    )
+    columns = [measure(load, plugins, arguments.rounds) for load in LOADS.values()]
+    print(f"{'microseconds a step':34}", *(f"{head:>13} carried" for head in LOADS))
     for name, *results in zip(names, *columns, strict=True):
-        print(f"{name:34}", *(f"{cost:13.1f} {carried:7.0%}" for cost, carried in results))
+        carried = [costs[-1].facts["carried"] for costs in results]
+        for load, costs, share in zip(LOADS, results, carried, strict=True):
+            rounds = [round(cost.both, 2) for cost in costs]
+            record.add(component=name, load=load, rounds=rounds, carried=share)
+        cells = zip(map(median, results), carried, strict=True)
+        print(f"{name:34}", *(f"{cost:13.1f} {share:7.0%}" for cost, share in cells))
+    record.write(arguments.record)
 
 
 if __name__ == "__main__":

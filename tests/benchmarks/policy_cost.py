@@ -6,23 +6,25 @@
 *Steady*: 256 requests decode, the others wait, nothing changes. *Busy*: two requests arrive,
 two end and two are admitted at every step, with prompts of 64 tokens that share 32 with a
 hundredth of the others, 64 clients, and deadlines. Microseconds of thread CPU time a step,
-adding the arrivals included: the least of five means over 64 steps, since other work on the
-machine only adds to them. Only the ratios of one run mean anything.
+adding the arrivals included: the median of five means over 64 steps. Only the ratios of one
+run mean anything.
 """
 
 from __future__ import annotations
 
-import logging
-import os
+import argparse
 import random
+import statistics
 import sys
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import scheduler_cost
-from scheduler_cost import Stopwatch, measured
+import scheduler_loads
+from records import Record
+from scheduler_cost import prepare
+from scheduler_loads import Stopwatch, made, measured, repeat
 
 from batchwright import ModelOutput, Request, SamplingParams, Scheduler, VirtualClock
 from batchwright.plugin_manager import PluginManager
@@ -39,8 +41,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "srpt": {"max_wait": NEVER},
     "window": {"size": 1.0, "debt": 1.0},
 }
-"""What makes a policy do all that it can: who waits too long would be served as it came, and
-``priority`` that displaces nobody asks for nothing."""
+"""Options under which a policy does all that it can: requests that wait too long would be
+served as they came, and ``priority`` that displaces no request asks for nothing."""
 BUSY_OPTIONS: dict[str, dict[str, Any]] = {"mlfq": {"quantum": 128}}
 """More of them where things are to happen: every request is demoted once."""
 
@@ -97,9 +99,9 @@ class Side:
         return float(stats.summary()["carried_ratio"])  # type: ignore[attr-defined]
 
 
-def steady(policy: str, options: dict[str, Any], num_waiting: int) -> tuple[float, Side]:
+def steady(policy: str, options: dict[str, Any], num_waiting: int) -> tuple[list[float], Side]:
     """Microseconds a step in which nothing changes."""
-    side, scrap = Side(policy, options), Stopwatch()
+    side, scrap = made(Side, policy=policy, options=options), Stopwatch()
     for _ in range(NUM_RUNNING):
         side.add()
     while side.scheduler.num_waiting:
@@ -109,9 +111,10 @@ def steady(policy: str, options: dict[str, Any], num_waiting: int) -> tuple[floa
     return _measured(side, scrap, side.step)
 
 
-def busy(policy: str, options: dict[str, Any], num_waiting: int) -> tuple[float, Side]:
+def busy(policy: str, options: dict[str, Any], num_waiting: int) -> tuple[list[float], Side]:
     """Microseconds a step with two arrivals, two admissions and two ends."""
-    side, scrap = Side(policy, {**options, **BUSY_OPTIONS.get(policy, {})}), Stopwatch()
+    options = {**options, **BUSY_OPTIONS.get(policy, {})}
+    side, scrap = made(Side, policy=policy, options=options), Stopwatch()
     lengths = random.Random(1)
 
     def arrive(watch: Stopwatch) -> None:
@@ -133,15 +136,12 @@ def busy(policy: str, options: dict[str, Any], num_waiting: int) -> tuple[float,
     return _measured(side, scrap, turn)
 
 
-def _measured(side: Side, scrap: Stopwatch, turn: Any) -> tuple[float, Side]:
-    for _ in range(scheduler_cost.WARM_UP):
-        turn(scrap)
-    steps = scheduler_cost.STEPS // NUM_PARTS
-    watches = [
-        measured(lambda watch: [turn(watch) for _ in range(steps)] and None)
-        for _ in range(NUM_PARTS)
-    ]
-    return min(watch.per_step("step", steps) for watch in watches), side
+def _measured(side: Side, scrap: Stopwatch, turn: Any) -> tuple[list[float], Side]:
+    """The mean of each part of the steps."""
+    repeat(turn, scheduler_loads.WARM_UP)(scrap)
+    steps = scheduler_loads.STEPS // NUM_PARTS
+    watches = [measured(repeat(turn, steps)) for _ in range(NUM_PARTS)]
+    return [watch.per_step("step", steps) for watch in watches], side
 
 
 def policies() -> list[str]:
@@ -152,20 +152,30 @@ def policies() -> list[str]:
 
 
 def main() -> None:
-    logging.disable(logging.ERROR)
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    chosen = sys.argv[1:] or policies()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("policies", nargs="*", help="default: all that ship")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="write raw results there")
+    arguments = parser.parse_args()
+    record = Record(["torch"], parts=NUM_PARTS, steps=scheduler_loads.STEPS // NUM_PARTS)
+    prepare()
     columns = [(work, count) for work in (steady, busy) for count in (1000, 20_000)]
     heads = [f"{work.__name__} {count:,}" for work, count in columns]
     print("policy".ljust(10), *(head.rjust(16) for head in heads), "carried".rjust(9))
     base: list[float] = []
-    for policy in dict.fromkeys(["fcfs", *chosen]):
-        runs = [work(policy, OPTIONS.get(policy, {}), count) for work, count in columns]
-        base = base or [cost for cost, _ in runs]
-        cells = [f"{cost:8.1f} {cost / of:5.2f}x" for (cost, _), of in zip(runs, base, strict=True)]
-        carried = min(side.carried_ratio() for _, side in runs)
-        print(policy.ljust(10), *(cell.rjust(16) for cell in cells), f"{carried:8.1%}")
+    for policy in dict.fromkeys(["fcfs", *(arguments.policies or policies())]):
+        costs, carried = [], 1.0
+        for work, count in columns:
+            parts, side = work(policy, OPTIONS.get(policy, {}), count)
+            share = side.carried_ratio()
+            rounds = [round(cost, 2) for cost in parts]
+            load = f"{work.__name__}, {count:,} wait"
+            record.add(policy=policy, load=load, rounds=rounds, carried=share)
+            costs.append(statistics.median(parts))
+            carried = min(carried, share)
+        base = base or costs
+        cells = [f"{cost:8.1f} {cost / of:5.2f}x" for cost, of in zip(costs, base, strict=True)]
+        print(policy.ljust(10), *(c.rjust(16) for c in cells), f"{carried:8.1%}", flush=True)
+    record.write(arguments.record)
 
 
 if __name__ == "__main__":

@@ -16,14 +16,19 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from attrs import frozen
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from records import Record
 
 ROOT = Path(__file__).resolve().parents[2]
 AZURE = "AzureLLMInferenceTrace_conv.csv"
@@ -47,7 +52,7 @@ class Measured:
     Args:
         wall: Seconds.
         cpu: Seconds of CPU time, user and system.
-        peak: Most memory (MiB) of any run so far.
+        peak: Most memory (MiB).
         summary: What it wrote.
     """
 
@@ -62,7 +67,11 @@ class Measured:
 
 
 def run(workload: str, *overrides: str, arguments: tuple[str, ...] = ()) -> Measured:
-    """Run the command once."""
+    """Run the command once.
+
+    Raises:
+        RuntimeError: It failed.
+    """
     given = [part for override in (*SETTINGS, *overrides) for part in ("-o", override)]
     paths = os.pathsep.join([str(ROOT / "core"), str(ROOT / "plugins")])
     with tempfile.TemporaryDirectory() as folder:
@@ -70,18 +79,21 @@ def run(workload: str, *overrides: str, arguments: tuple[str, ...] = ()) -> Meas
             sys.executable, "-m", "batchwright", "simulate", "--workload", workload,
             "--output", folder, *given, *arguments,
         ]  # fmt: skip
-        before, begin = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-        subprocess.run(
-            command,
-            check=True,
-            capture_output=True,
-            env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
-            preexec_fn=_on_one_core,
-        )
-        wall, after = time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
+        messages, begin = Path(folder) / "messages.txt", time.perf_counter()
+        with messages.open("w") as file:
+            process = subprocess.Popen(
+                command,
+                stdout=file,
+                stderr=file,
+                env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
+                preexec_fn=_on_one_core,
+            )
+            _, status, usage = os.wait4(process.pid, 0)
+        wall = time.perf_counter() - begin
+        if status:
+            raise RuntimeError(f"batchwright simulate failed:\n{messages.read_text()[-3000:]}")
         summary = json.loads((Path(folder) / "summary.json").read_text())
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Measured(wall, cpu, after.ru_maxrss / 1024, summary)
+    return Measured(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, summary)
 
 
 def _on_one_core() -> None:
@@ -89,7 +101,7 @@ def _on_one_core() -> None:
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
 
-def report(title: str, found: Measured) -> None:
+def _report(title: str, found: Measured) -> None:
     carried = found.summary["carried_ratio"]
     count = found.num_requests
     print(
@@ -99,31 +111,54 @@ def report(title: str, found: Measured) -> None:
     )
 
 
+def cases(traces: Path | None, *, million: bool) -> dict[str, Callable[[], Measured]]:
+    """What is simulated, by its title."""
+    workload, made = "poisson", (*LIKE_AZURE, f"workload.poisson.num_requests={NUM_REQUESTS}")
+    title = "arrivals made like those of the Azure conversation trace"
+    if traces is not None:
+        workload, made = f"azure:{traces / AZURE}", ()
+        title = "Azure conversation trace at its own rate"
+    off = (*made, "kv.enable_prefix_caching=false")
+    found = {
+        f"{title}, caching off": partial(run, workload, *off),
+        f"{title}, caching off, every step taken": partial(
+            run, workload, *off, "simulation.leap=false"
+        ),
+        f"{title}, caching on": partial(run, workload, *made),
+    }
+    if traces is not None:
+        found["Mooncake conversation trace at 0.4 of its rate, caching on"] = partial(
+            run,
+            f"mooncake:{traces / MOONCAKE}",
+            arguments=("--limit", "2000", "--scale-rate", "0.4"),
+        )
+    if million:
+        times = "workload.azure.repeat=50" if traces else made[-1] + "00"
+        found[f"{title}, caching off, a million"] = partial(run, workload, *off, times)
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--traces", type=Path, help="folder of real traces")
     parser.add_argument("--million", action="store_true", help="50 times the trace as well")
+    parser.add_argument("--rounds", type=int, default=1, help="runs of each, by turns")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="write raw results there")
     arguments = parser.parse_args()
+    record = Record([], rounds=arguments.rounds)
     heads = ("requests", "1/s wall", "1/s CPU", "x real", "carried", "MiB")
     print(" " * 44, *(f"{h:>{w}}" for h, w in zip(heads, (9, 9, 9, 9, 8, 8), strict=True)))
-    if arguments.traces is None:
-        workload, made = "poisson", (*LIKE_AZURE, f"workload.poisson.num_requests={NUM_REQUESTS}")
-    else:
-        workload, made = f"azure:{arguments.traces / AZURE}", ()
-    name = workload.partition(":")[0]
-    off = "kv.enable_prefix_caching=false"
-    report(f"{name}, caching off", run(workload, *made, off))
-    report(f"{name}, caching off, every step", run(workload, *made, off, "simulation.leap=false"))
-    report(f"{name}, caching on", run(workload, *made))
-    if arguments.traces is not None:
-        mooncake = run(
-            f"mooncake:{arguments.traces / MOONCAKE}",
-            arguments=("--limit", "2000", "--scale-rate", "0.4"),
-        )
-        report("mooncake, caching on, 0.4 of its rate", mooncake)
-    if arguments.million:
-        times = "workload.azure.repeat=50" if arguments.traces else made[-1] + "00"
-        report(f"{name}, caching off, a million", run(workload, *made, off, times))
+    chosen = cases(arguments.traces, million=arguments.million)
+    found: dict[str, list[Measured]] = {title: [] for title in chosen}
+    for _ in range(arguments.rounds):
+        for title, simulate in chosen.items():
+            found[title].append(simulate())
+            _report(title, found[title][-1])
+    for title, runs in found.items():
+        rounds = [[round(r.wall, 3), round(r.cpu, 3), round(r.peak, 1)] for r in runs]
+        summary = {name: runs[-1].summary[name] for name in ("simulated_s", "carried_ratio")}
+        record.add(what=title, requests=runs[-1].num_requests, rounds=rounds, **summary)
+    record.write(arguments.record)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,42 +19,57 @@ TINY = Workload("tiny", (16, 1, 2, 16, 50), "float32", 1, [2, 3])
 @pytest.mark.slow
 def test_ours_answers_a_workload(tmp_path: Path) -> None:
     """A model is written, `batchwright bench` runs beside us, its last line is read."""
-    rates = engine_speed.measure(TINY, None, (), 1, tmp_path)
-    assert list(rates) == ["batchwright"]
-    assert all(rate > 0 for rate in rates["batchwright"][0])
+    found, versions = engine_speed.measure(TINY, None, (), 1, tmp_path)
+    assert list(found) == ["batchwright"]
+    assert versions == {}
+    (figures,) = found["batchwright"]
+    assert figures["output_tokens"] == 5
+    assert engine_speed.rate(figures) > 0
     rows = [json.loads(line) for line in (tmp_path / "tiny.jsonl").read_text().splitlines()]
     assert [row["max_tokens"] for row in rows] == [2, 3]
     assert [len(row["prompt_token_ids"]) for row in rows] == [64, 64]
 
 
-def test_engines_take_turns(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Every round asks every engine once, and none is asked twice in a row."""
-    asked: list[str] = []
-
-    def answer(command: list[str], work: dict[str, Any]) -> dict[str, Any]:
-        asked.append(command[2])
-        rate = float(len(asked))
-        return {"output_tokens_per_second": rate, "output_tokens": 12, "cpu_seconds": rate}
-
-    monkeypatch.setattr(engine_speed, "_run", answer)
-    monkeypatch.setattr(Workload, "write", lambda self, folder: dict.fromkeys(WORK, "x"))
-    rates = engine_speed.measure(TINY, "python", ("vllm", "generate"), 2, tmp_path)
-    assert asked == ["batchwright", "vllm", "generate"] * 2
-    expected = {"batchwright": [1, 4], "vllm": [2, 5], "generate": [3, 6]}
-    assert rates == {k: [(v, 12 / v) for v in values] for k, values in expected.items()}
-    row = engine_speed._row("tiny", "vllm", rates["vllm"], rates["batchwright"])
-    assert row.split() == ["tiny", "vllm", "4", "(2,", "5)", "4", "0.71x", "1.79x"]
+ENGINE = """
+import json, sys
+print("an engine prints what it likes")
+print(json.dumps({"versions": {sys.argv[1]: "1.0"}}), flush=True)
+for number, _ in enumerate(sys.stdin, 1):
+    if sys.argv[1] == "broken":
+        raise SystemExit("no such engine")
+    print(json.dumps({"output_tokens": 6, "seconds": number, "cpu_seconds": 2}), flush=True)
+"""
 
 
-WORK = ("path", "model", "dtype", "threads", "prompts")
+@pytest.fixture
+def engines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Peers that know what they answer; ours answers at once."""
+    (tmp_path / "engine_peers.py").write_text(ENGINE)
+    monkeypatch.setattr(engine_speed, "HERE", tmp_path)
+    figures = {"output_tokens": 6, "seconds": 0.5, "cpu_seconds": 1}
+    monkeypatch.setattr(engine_speed, "ours", lambda work, folder: figures)
+    monkeypatch.setattr(Workload, "write", lambda self, folder: {"threads": 1})
 
 
-def test_a_process_that_fails_is_an_error() -> None:
+@pytest.mark.usefixtures("engines")
+def test_engines_take_turns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A round asks every engine once; slow ones take part in the first."""
+    names = ("vllm", "generate")
+    found, versions = engine_speed.measure(TINY, sys.executable, names, 2, tmp_path)
+    assert versions == {"vllm": "1.0", "generate": "1.0"}
+    assert [r["seconds"] for r in found["vllm"]] == [1, 2]
+    assert [r["seconds"] for r in found["generate"]] == [1]
+    told = [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()]
+    assert told == [f"tiny {name}" for name in ("batchwright", *names, "batchwright", "vllm")]
+    row = engine_speed._row("tiny", "vllm", found["vllm"], found["batchwright"])
+    assert row.split() == ["tiny", "vllm", "4", "(3,", "6)", "3", "2.67x", "2.00x"]
+
+
+@pytest.mark.usefixtures("engines")
+def test_a_process_that_fails_is_an_error(tmp_path: Path) -> None:
     """With what it wrote."""
     with pytest.raises(RuntimeError, match="no such engine"):
-        engine_speed._run(
-            [sys.executable, "-c", "raise SystemExit('no such engine')"], {"threads": 1}
-        )
+        engine_speed.measure(TINY, sys.executable, ["broken"], 1, tmp_path)
 
 
 def test_workloads_are_those_of_the_table() -> None:

@@ -10,13 +10,13 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 import policy_cost
-import scheduler_cost
+import scheduler_loads
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduler_cost, "STEPS", 30)
-    monkeypatch.setattr(scheduler_cost, "WARM_UP", 4)
+    monkeypatch.setattr(scheduler_loads, "STEPS", 30)
+    monkeypatch.setattr(scheduler_loads, "WARM_UP", 4)
     monkeypatch.setattr(policy_cost, "NUM_RUNNING", 16)
     monkeypatch.setattr(policy_cost, "NUM_PARTS", 1)
 
@@ -25,10 +25,10 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_fast_path_stays_on(policy: str) -> None:
     """Decodes are carried under every policy, whether nothing changes or something does."""
     options = policy_cost.OPTIONS.get(policy, {})
-    cost, side = policy_cost.steady(policy, options, 50)
-    assert cost > 0
+    costs, side = policy_cost.steady(policy, options, 50)
+    assert min(costs) > 0
     assert side.scheduler.view.num_running == 16
     assert side.carried_ratio() >= 0.95
-    cost, side = policy_cost.busy(policy, options, 50)
-    assert cost > 0
+    costs, side = policy_cost.busy(policy, options, 50)
+    assert min(costs) > 0
     assert side.carried_ratio() >= 0.9

@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -32,6 +31,7 @@ from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
 from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request, RequestStatus
+from vllm.v1.structured_output import StructuredOutputManager
 
 from differential.play import Grant, Planned, Updated
 from differential.workload import EOS, Job, Setup
@@ -122,16 +122,15 @@ class Peer:
         spec = FullAttentionSpec(
             block_size=setup.block_size, num_kv_heads=1, head_size=1, dtype=torch.float32
         )
-        manager = mock.Mock()
-        manager.accept_tokens.return_value = True
+        config = _config(setup)
         self.scheduler = _Observed(
-            vllm_config=_config(setup),
+            vllm_config=config,
             kv_cache_config=KVCacheConfig(
                 num_blocks=setup.num_blocks,
                 kv_cache_tensors=[],
                 kv_cache_groups=[KVCacheGroupSpec(["layer"], spec)],
             ),
-            structured_output_manager=manager,
+            structured_output_manager=StructuredOutputManager(config),
             block_size=setup.block_size,
             log_stats=False,
         )

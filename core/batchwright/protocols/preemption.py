@@ -9,10 +9,10 @@ from batchwright.request_view import RequestView
 
 
 class Preemption(Component, Lifecycle):
-    """What becomes of a yielded KV.
+    """Care for the KV of a request that is preempted.
 
-    Faults: an exception, or another answer than 0, counts as 0 kept tokens; three in
-    a row end the run with PluginError.
+    Faults: an exception, or another answer than 0, counts as 0 kept tokens; three in a row
+    end the run with PluginError.
     """
 
     @abstractmethod
@@ -20,12 +20,14 @@ class Preemption(Component, Lifecycle):
         """Take care of a request's KV before its blocks are given up.
 
         Args:
-            request: Who yields; its count of computed tokens is still the old one.
+            request: The request that yields; its count of computed tokens is still the old
+                one.
             block_ids: Its block table.
 
         Returns:
-            0: all tokens are computed again, but for what the prefix cache still
-            holds. Any other answer is a fault, since no KV can be brought back yet.
+            0: no token's KV is kept elsewhere (tokens), so all of them are computed again,
+            but for what the prefix cache still holds. No other answer is accepted yet:
+            there is no place to keep KV in.
 
         Cost class: event.
         """

@@ -55,10 +55,11 @@ class TorchExecutor(Executor):
 
     Serves local Hugging Face folders and the embedded model ``smollm2-135m``. All
     tokens of a step form one flat batch; the attention of every layer goes through an
-    attention backend, which is proved when the model is loaded. Random numbers are
-    functions of (seed, output position), whatever else is in the batch and through
-    preemptions: a seed repeats the tokens in float32. In bfloat16 logits depend on the
-    batch a little, so that a token may differ now and then.
+    attention backend, which is proved when the model is loaded. Random
+    numbers are functions of (seed, output position), also after a preemption. So a seed
+    repeats its tokens in float32. In bfloat16 and float16 the rounding of logits depends
+    on what else is in the batch, and a token may differ where two are nearly equally
+    likely; that holds for greedy sampling, too. No test has run on CUDA yet.
 
     Answers an error for one request alone where its tokens are foreign to the model,
     its plan cannot be computed, or its logits are not finite.

@@ -628,7 +628,7 @@ BAD: list[tuple[str, type, str]] = [
     ("limit", Stingy, "test_decodes_are_left_alone_unless_it_says_otherwise"),
     ("resource", Leaks, "test_reserve_that_fails_takes_nothing"),
     ("victim", Stranger, "test_somebody_who_runs_is_named"),
-    ("preemption", Boasts, "test_kept_tokens_are_a_count"),
+    ("preemption", Boasts, "test_no_tokens_are_kept"),
     ("predictor", Pessimist, "test_estimates_are_finite_counts"),
     ("predictor", Compares, "test_batch_answers_what_single_requests_do"),
     ("estimator", Uneven, "test_times_are_finite_and_pass"),
