@@ -87,7 +87,7 @@ class Watch:
             yield Violation("E5", message)
 
     def _hand_out(self, plan: SchedulerOutput, view: StepView) -> Iterator[Violation]:
-        """Follow the block tables; blocks handed out anew must be nobody else's: I5."""
+        """Follow the block tables; blocks handed out anew must belong to no other request: I5."""
         voided = len(self._in_flight) - (view.num_in_flight - 1)
         for step_id in list(self._in_flight)[: max(0, voided)]:
             del self._in_flight[step_id]

@@ -340,7 +340,7 @@ def check_fast_path(seeds):
 
 
 def test_random_lives_keep_every_promise():
-    """E1 to E7 and I1 to I5, over preemptions, hits, aborts, errors, pipelines."""
+    """E1 to E7 and I1 to I6, over preemptions, hits, aborts, errors, pipelines."""
     check_lives(range(150))
 
 

@@ -49,7 +49,7 @@ class ServingConformance(Conformance):
     def serve(
         self, scheduler: Scheduler, arrivals: Arrivals, *, depth: int = 1, aborts: int | None = None
     ) -> Driver:
-        """Run requests to their ends; E1 to E7 and I1 to I5 are checked on the way.
+        """Run requests to their ends; E1 to E7 and I1 to I6 are checked on the way.
 
         Args:
             scheduler: What is driven.
