@@ -104,8 +104,10 @@ class Request:
         slo_class: Name of a service class with latency targets.
         deadline: Seconds on the scheduler's clock.
         hints: Anything that a policy of yours understands.
-        cache_salt: Requests share prefix blocks only under the same salt.
-        adapter: Name and version of an adapter; part of the blocks' identity.
+        cache_salt: Requests share prefix blocks only under the same salt; an empty one is
+            none.
+        adapter: Name and version of an adapter; part of the blocks' identity; an empty
+            one is none.
         eos_token_id: The model's end-of-sequence token (or several).
         cache_keys: Inputs beyond tokens, for the blocks' identity.
         features: By feature, what this request says to it.
