@@ -161,6 +161,31 @@ def test_an_executor_that_fails_loses_no_request(depth: int, steps: tuple[int, .
         assert outputs[f"request-{index}"].token_ids == expected(prompt, 8)
 
 
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_what_cannot_be_taken_up_ends_alone(depth: int) -> None:
+    """Its id may be used again at once, and no restart was needed."""
+    engine = make_engine(scheduler={"pipeline_depth": depth})
+    add = engine.executor.add_request
+
+    def add_request(request: Any) -> None:
+        if request.sampling_params.seed == 13:
+            raise OverflowError("too large")
+        add(request)
+
+    engine.executor.add_request = add_request  # type: ignore[method-assign]
+    for name, seed in (("good", 1), ("bad", 13)):
+        engine.add([1, 2, 3], SamplingParams(max_tokens=9, seed=seed), request_id=name)
+    outputs = [engine.step() for _ in range(depth + 1)]
+    (bad,) = (o for row in outputs for o in row if o.request_id == "bad")
+    assert (bad.finish_reason, bad.token_ids) == ("error", [])
+    assert bad.detail == "executor 'scripted' could not take it up: OverflowError: too large"
+    engine.add([4, 5], SamplingParams(max_tokens=3), request_id="bad")
+    ends = {}
+    while engine.has_unfinished:
+        ends |= {o.request_id: o.token_ids for o in engine.step() if o.finished}
+    assert ends == {"good": expected([1, 2, 3], 9), "bad": expected([4, 5], 3)}
+
+
 def test_an_executor_that_keeps_failing_ends_the_run() -> None:
     engine = make_engine()
     fail_at(engine, *range(10))

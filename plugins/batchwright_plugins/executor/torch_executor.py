@@ -17,7 +17,7 @@ from .attention_choice import AttentionChoice, choose_attention
 from .cpu_threads import apart, physical_cores, quiet_openmp
 
 if TYPE_CHECKING:
-    from batchwright.messages import ModelOutput, SchedulerOutput
+    from batchwright.messages import ModelOutput, NewRequestData, SchedulerOutput
     from batchwright.protocols.attention import AttentionBackend, AttentionSpec
 
     from .loaded_model import LoadedModel
@@ -59,8 +59,8 @@ class TorchExecutor(Executor):
     functions of (seed, output position): a seed repeats them whatever else is in the
     batch, through preemption too.
 
-    Answers an error for one request alone where its tokens are foreign to the model,
-    its plan cannot be computed, or its logits are not finite.
+    Answers an error for one request alone where it cannot be taken up, its tokens are
+    foreign to the model, its plan cannot be computed, or its logits are not finite.
     """
 
     name: ClassVar[str] = "torch"
@@ -151,10 +151,19 @@ class TorchExecutor(Executor):
             )
         )
 
+    def add_request(self, request: NewRequestData) -> None:
+        self._ready_runner().add_request(request)
+
+    def remove_request(self, request_id: str) -> None:
+        self._ready_runner().remove_request(request_id)
+
     def execute(self, plan: SchedulerOutput) -> ModelOutput:
+        return self._ready_runner().execute(plan)
+
+    def _ready_runner(self) -> ModelRunner:
         if self._runner is None:
             raise ExecutorError("the torch executor was given a plan before a KV cache")
-        return self._runner.execute(plan)
+        return self._runner
 
     def measure_limits(self, num_rows: int) -> Mapping[str, float]:
         from .linear import make_linear
