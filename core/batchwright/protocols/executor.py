@@ -28,7 +28,11 @@ class Tokenizer(Protocol):
         ...
 
     def encode_chat(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
-        """Tokens of a conversation under the model's chat template, ready to answer."""
+        """Tokens of a conversation under the model's chat template, ready to answer.
+
+        The last message, if it is the assistant's, is the beginning of the answer: it is
+        left open and continued.
+        """
         ...
 
     def decode(self, token_ids: Sequence[int]) -> str:
@@ -91,6 +95,7 @@ class ModelInfo:
         kv_bytes_per_token: KV cache bytes a token, all layers.
         sliding_window: Longest attention span (tokens) if every layer has one.
         tokenizer: None where the model has none.
+        special_tokens: Tokens that ``tokenizer.decode`` leaves out, by how they are written.
         attention: Name of the attention backend in use.
         attention_others: Name of each other one, and why it is not in use.
         notes: What a person should know: sizes, device, threads, load time.
@@ -103,6 +108,7 @@ class ModelInfo:
     kv_bytes_per_token: int = 0
     sliding_window: int | None = None
     tokenizer: Tokenizer | None = None
+    special_tokens: Mapping[str, int] = field(factory=dict, repr=False)
     attention: str = ""
     attention_others: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from .loaded_model import LoadedModel
     from .model_runner import ModelRunner
+    from .tokenizer import ModelTokenizer
 
 __all__ = ["TorchExecutor", "TorchExecutorOptions"]
 
@@ -85,7 +86,9 @@ class TorchExecutor(Executor):
         threads = self.options.threads or physical_cores()
         torch.set_num_threads(threads)
         self._settings = settings
-        self._loaded, choice = apart(lambda: self._prepare(folder))
+        loaded, choice = apart(lambda: self._prepare(folder))
+        tokenizer = load_tokenizer(folder)
+        self._loaded = _with_ends_of(loaded, tokenizer)
         self._attention = choice.backend
         return ModelInfo(
             name=settings.path,
@@ -94,7 +97,8 @@ class TorchExecutor(Executor):
             eos_token_ids=self._loaded.eos_token_ids,
             kv_bytes_per_token=_kv_bytes(self._loaded.spec),
             sliding_window=_window(self._loaded.spec),
-            tokenizer=load_tokenizer(folder),
+            tokenizer=tokenizer,
+            special_tokens=tokenizer.special_tokens if tokenizer is not None else {},
             attention=choice.backend.name,
             attention_others=choice.others,
             notes=_notes(self._loaded, threads, imported - started, imported),
@@ -232,6 +236,13 @@ def _folder(path: str) -> Path:
             f"nor an embedded model ({', '.join(embedded_model.NAMES)})"
         )
     return folder.resolve()
+
+
+def _with_ends_of(loaded: LoadedModel, tokenizer: ModelTokenizer | None) -> LoadedModel:
+    """Let a model end with its tokenizer's own end token, too, whatever its configs name."""
+    more = tokenizer.eos_token_ids if tokenizer is not None else ()
+    ends = dict.fromkeys((*loaded.eos_token_ids, *more))
+    return evolve(loaded, eos_token_ids=tuple(ends))
 
 
 def _kv_bytes(spec: AttentionSpec) -> int:
