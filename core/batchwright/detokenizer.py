@@ -55,7 +55,7 @@ class Detokenizer:
         self._num_context = 0  # tokens of the window whose text is certain
         self._read = ""  # the window's text
         self._num_certain = 0  # characters of it that are in ``text``
-        self._anchor: list[int] = []  # a token that reads well by itself, or none yet
+        self._anchor: list[int] = []  # tokens that read well, to decode others behind them
         self.text = ""
         self.stopped_by: str | None = None
 
@@ -95,11 +95,16 @@ class Detokenizer:
 
     def _piece(self, token_id: int, decode: Decode) -> str:
         """Take in a token; the text that is certain since then."""
-        window, held = [*self._window, token_id], ""
+        window = [*self._window, token_id]
         read = decode(window)
+        if REPLACEMENT not in read and len(read) > self._num_certain:  # nearly all of them
+            piece = read[self._num_certain :]
+            self._settle(window[self._num_context :], decode)
+            return piece
         if read == self._read and (read or len(window) > _CONTEXT) and not decode([token_id]):
             return ""  # a token without text, as special ones are: it need not be kept
-        if REPLACEMENT in read and not read.startswith(self._read[: self._num_certain]):
+        held = ""
+        if not read.startswith(self._read[: self._num_certain]):
             # With this byte, a run whose beginning is out was given up: begin another one.
             held = self._read[self._num_certain :]
             window, self._num_context, self._num_certain = [token_id], 0, 0
@@ -116,7 +121,10 @@ class Detokenizer:
 
     def _hold(self, window: list[int], read: str, decode: Decode) -> str:
         """Keep back a text's end that may be a part of a character."""
-        pending = window[self._num_context :]
+        context, pending = window[: self._num_context], window[self._num_context :]
+        certain = read[: self._num_certain]
+        if certain and REPLACEMENT not in certain:
+            self._anchor = context
         num_broken = len(read) - len(read.rstrip(REPLACEMENT))
         if num_broken > 1:
             found = self._behind_broken(pending, decode)
@@ -150,8 +158,6 @@ class Detokenizer:
         self._window, self._num_context = window, len(window)
         self._read = decode(window)
         self._num_certain = len(self._read)
-        if len(window) == 1 and self._read and REPLACEMENT not in self._read:
-            self._anchor = window
 
     def _set_window(self, window: list[int], read: str, num_held: int, decode: Decode) -> None:
         """Keep context and tokens of held text, not too many of them."""
