@@ -441,7 +441,9 @@ class _Answer:
         output.new_token_ids = tokens
         output.token_ids.extend(tokens)
         if logprobs:
-            output.logprobs = [*(output.logprobs or ()), *logprobs[: len(tokens)]]
+            if output.logprobs is None:
+                output.logprobs = []
+            output.logprobs.extend(logprobs[: len(tokens)])
         num_behind = len(tokens) - self.text.append(tokens)
         if num_behind:
             output.new_token_ids = tokens[:-num_behind]
