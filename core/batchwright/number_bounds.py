@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 from attrs import frozen
 
@@ -36,9 +36,10 @@ class _Bounds:
     is_above: bool = False
     note: str = ""
 
-    def allow(self, value: float) -> bool:
-        """Tell whether a number is within them; integers of any size are compared exactly."""
-        return self.least <= value <= self.most and not (self.is_above and value == self.least)
+    @property
+    def kinds(self) -> tuple[type, ...]:
+        """Types that pass."""
+        return (int,) if self.is_whole else (int, float)
 
     def __str__(self) -> str:
         kind = "an integer" if self.is_whole else "a number"
@@ -63,9 +64,13 @@ _BOUNDS: Final = {
     "arrival_time": _Bounds(-MAX_SECONDS, MAX_SECONDS, note=" (seconds)"),
     "deadline": _Bounds(-MAX_SECONDS, MAX_SECONDS, note=" (seconds)"),
 }
+_CHECKS: Final = {
+    name: (bounds.least, bounds.most, bounds.kinds, bounds.is_above)
+    for name, bounds in _BOUNDS.items()
+}
 
 
-def unmet_bounds(name: str, value: object) -> str | None:
+def unmet_bounds(name: str, value: Any) -> str | None:
     """Say what a numeric field of a request or of its sampling has to be, if it is not.
 
     Args:
@@ -75,11 +80,11 @@ def unmet_bounds(name: str, value: object) -> str | None:
     Returns:
         Its kind and bounds; None if the value is within them.
     """
-    bounds = _BOUNDS[name]
-    is_number = isinstance(value, int if bounds.is_whole else (int, float))
-    if is_number and not isinstance(value, bool) and bounds.allow(value):  # type: ignore[arg-type]
-        return None
-    return str(bounds)
+    least, most, kinds, is_above = _CHECKS[name]
+    is_number = type(value) in kinds or (isinstance(value, kinds) and not isinstance(value, bool))
+    if is_number and least <= value <= most and not (is_above and value == least):
+        return None  # integers of any size are compared exactly
+    return str(_BOUNDS[name])
 
 
 def number_problem(name: str, value: object) -> str | None:

@@ -184,13 +184,13 @@ def _odd_field(request: Request) -> str | None:
         value = getattr(request, name)
         if value is not None and not isinstance(value, str):
             return f"{name} must be a string, not {shown(value)}"
-    for name in ("priority", "arrival_time", "deadline"):
-        value = getattr(request, name)
-        if value is not None or name == "priority":
-            problem = number_problem(name, value)
-            if problem is not None:
-                return problem
-    return token_ids_problem("eos_token_id", request.eos_token_id) or _odd_key(request)
+    problem = number_problem("priority", request.priority)
+    if problem is None and request.arrival_time is not None:
+        problem = number_problem("arrival_time", request.arrival_time)
+    if problem is None and request.deadline is not None:
+        problem = number_problem("deadline", request.deadline)
+    problem = problem or token_ids_problem("eos_token_id", request.eos_token_id)
+    return problem or (_odd_key(request) if request.cache_keys else None)
 
 
 def _odd_key(request: Request) -> str | None:
