@@ -98,14 +98,10 @@ def test_stop_string_ends_and_cuts_the_text() -> None:
     assert engine.scheduler.kv_manager.num_free_blocks == 39
 
 
-def test_nothing_runs_past_a_stop_string_inside_a_step_of_several_tokens() -> None:
-    """Ids, log-probabilities and counts end with the token that completed it."""
-    tokens = expected(Letters().encode("hello"), 12)
-    text = Letters().decode(tokens)
-    engine = make_engine(tokenizer=Letters(), scheduler={"num_lookahead_tokens": 4})
-    engine.executor.options = attrs.evolve(
-        engine.executor.options, num_draft_tokens=4, draft_errors_one_in=997
-    )
+def draft(engine: Engine) -> None:
+    """Let an executor bring several tokens a step, each with its log-probability."""
+    options = attrs.evolve(engine.executor.options, num_draft_tokens=4, draft_errors_one_in=997)
+    engine.executor.options = options
     run = engine.executor.run
 
     def with_logprobs(plan: Any) -> Any:
@@ -115,6 +111,14 @@ def test_nothing_runs_past_a_stop_string_inside_a_step_of_several_tokens() -> No
         return output
 
     engine.executor.run = with_logprobs  # type: ignore[method-assign]
+
+
+def test_nothing_runs_past_a_stop_string_inside_a_step_of_several_tokens() -> None:
+    """Ids, log-probabilities and counts end with the token that completed it."""
+    tokens = expected(Letters().encode("hello"), 12)
+    text = Letters().decode(tokens)
+    engine = make_engine(tokenizer=Letters(), scheduler={"num_lookahead_tokens": 4})
+    draft(engine)
     stop = text[3:5]
     (output,) = engine.generate(["hello"], SamplingParams(max_tokens=12, stop=stop, logprobs=0))
     num_tokens = text.index(stop) + 2
@@ -288,18 +292,23 @@ def test_an_executor_that_fails_loses_no_request(depth: int, steps: tuple[int, .
         assert outputs[f"request-{index}"].token_ids == expected(prompt, 8)
 
 
-@pytest.mark.parametrize("depth", [1, 2, 3])
-def test_what_cannot_be_taken_up_ends_alone(depth: int) -> None:
-    """Its id may be used again at once, and no restart was needed."""
-    engine = make_engine(scheduler={"pipeline_depth": depth})
+def dislike(engine: Engine, seed: int) -> None:
+    """Let an executor fail while it takes up requests with a seed."""
     add = engine.executor.add_request
 
     def add_request(request: Any) -> None:
-        if request.sampling_params.seed == 13:
+        if request.sampling_params.seed == seed:
             raise OverflowError("too large")
         add(request)
 
     engine.executor.add_request = add_request  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_what_cannot_be_taken_up_ends_alone(depth: int) -> None:
+    """Its id may be used again at once, and no restart was needed."""
+    engine = make_engine(scheduler={"pipeline_depth": depth})
+    dislike(engine, 13)
     for name, seed in (("good", 1), ("bad", 13)):
         engine.add([1, 2, 3], SamplingParams(max_tokens=9, seed=seed), request_id=name)
     outputs = [engine.step() for _ in range(depth + 1)]
