@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
@@ -33,6 +34,9 @@ _log = logging.getLogger("batchwright.engine")
 
 Prompt = str | Sequence[int] | Sequence[Mapping[str, str]]
 """Text, token ids, or a conversation (``{"role": ..., "content": ...}``)."""
+
+_LEAST_SPECIAL: Final = 3
+"""Characters of a special token that is looked for in stop strings: a shorter one is text, too."""
 
 
 class Engine:
@@ -127,18 +131,46 @@ class Engine:
         if request_id is None:
             request_id = f"request-{next(self._ids)}"
         params = sampling_params or SamplingParams()
-        if params.stop and self.tokenizer is None:
-            raise RequestRefusedError(request_id, "stop strings need a model with a tokenizer")
-        request = Request(
-            request_id=request_id,
-            prompt_token_ids=self._encode(request_id, prompt),
-            sampling_params=params,
-            eos_token_id=self.model.eos_token_ids,
-            **fields,
-        )
+        if params.stop:
+            params = self._stops_of(request_id, params)
+        try:
+            request = Request(
+                request_id=request_id,
+                prompt_token_ids=self._encode(request_id, prompt),
+                sampling_params=params,
+                eos_token_id=self.model.eos_token_ids,
+                **fields,
+            )
+        except ValueError as error:  # of its token ids
+            raise RequestRefusedError(request_id, str(error)) from error
+        answer = _Answer(request, self.tokenizer)
         self.scheduler.add_request(request)
-        self._answers[request_id] = _Answer(request, self.tokenizer)
+        self._answers[request_id] = answer
         return request_id
+
+    def _stops_of(self, request_id: str, params: SamplingParams) -> SamplingParams:
+        """Let stop strings that are special tokens stop by their ids: no text shows them.
+
+        Raises:
+            RequestRefusedError: A stop string could never be found.
+        """
+        if self.tokenizer is None:
+            raise RequestRefusedError(request_id, "stop strings need a model with a tokenizer")
+        special = self.model.special_tokens
+        stops = [stop for stop in params.stop if isinstance(stop, str)]
+        for stop in stops:
+            within = [t for t in special if len(t) >= _LEAST_SPECIAL and t in stop]
+            if within and stop not in special:
+                raise RequestRefusedError(
+                    request_id,
+                    f"stop {stop!r} can never be found, since text does not show the special "
+                    f"token {within[0]!r}; give {within[0]!r} alone, or "
+                    f"stop_token_ids = [{special[within[0]]}]",
+                )
+        ids = [special[stop] for stop in stops if stop in special]
+        if not ids:
+            return params
+        return attrs.evolve(params, stop_token_ids=(*params.stop_token_ids, *ids))
 
     def abort(self, request_ids: str | Iterable[str]) -> None:
         """End requests at once; unknown ids are ignored."""
@@ -210,27 +242,51 @@ class Engine:
 
     def generate(
         self,
-        prompts: Iterable[Prompt],
-        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        prompts: Prompt | Iterable[Prompt],
+        sampling_params: SamplingParams | Iterable[SamplingParams] | None = None,
     ) -> Iterator[RequestOutput]:
         """Answer prompts; yields each request's final output when it ends.
 
+        However it is left (all are answered, one is refused, an executor gives up, the
+        caller stops asking), none of its requests goes on.
+
         Args:
-            prompts: What to answer.
+            prompts: What to answer: several, or a single one.
             sampling_params: One for all, or one for each.
 
         Raises:
+            TypeError: The prompts are none.
+            ValueError: There are more or fewer sampling parameters than prompts.
             RequestRefusedError: One of the prompts could never run.
         """
-        prompts = list(prompts)
-        if not isinstance(sampling_params, Sequence):
-            sampling_params = [sampling_params or SamplingParams()] * len(prompts)
-        mine = {self.add(p, s) for p, s in zip(prompts, sampling_params, strict=True)}
-        while mine:
-            for output in self.step():
-                if output.finished and output.request_id in mine:
-                    mine.remove(output.request_id)
-                    yield output
+        several = _several(prompts)
+        if sampling_params is None or isinstance(sampling_params, SamplingParams):
+            params = [sampling_params] * len(several)
+        else:
+            params = list(sampling_params)
+        if len(params) != len(several):
+            raise ValueError(
+                f"generate() got {len(several)} prompts and {len(params)} sampling parameters; "
+                "give one for all, or one for each"
+            )
+        return self._generate(several, params)
+
+    def _generate(
+        self, prompts: Sequence[Prompt], params: Sequence[SamplingParams | None]
+    ) -> Iterator[RequestOutput]:
+        mine: dict[str, None] = {}
+        try:
+            for prompt, each in zip(prompts, params, strict=True):
+                mine[self.add(prompt, each)] = None
+            while mine:
+                for output in self.step():
+                    if output.finished and output.request_id in mine:
+                        del mine[output.request_id]
+                        yield output
+        finally:
+            for request_id in mine:  # of those that ended in the last step, too
+                self._answers.pop(request_id, None)
+            self.abort(mine)
         while self._pipeline.plans and not self.scheduler.requests:
             _, outputs = self._compute_next()  # nobody wants its results, but it holds blocks
             self._collect(outputs or StepOutputs(0))
@@ -341,11 +397,7 @@ class Engine:
             answer = self._answers.get(request_id)
             if answer is None:
                 continue  # it was added to the scheduler by somebody else
-            answer.extend(new, step.logprobs.get(request_id))
-            if answer.text.stopped_by is not None:
-                detail = f"stop_string:{answer.text.stopped_by}"
-                self.scheduler.finish(request_id, RequestStatus.FINISHED_STOPPED, detail)
-                answer.end("stop", detail)
+            self._extend(answer, new, step)
             if request_id in step.finished:
                 finish = step.finished[request_id]
                 answer.end(finish.reason, finish.detail)
@@ -354,6 +406,24 @@ class Engine:
             if output.finish_reason is not None:
                 del self._answers[request_id]
         return outputs
+
+    def _extend(self, answer: _Answer, tokens: list[int], step: StepOutputs) -> None:
+        """Add a step's tokens to an answer; end the request if its text has ended, or fails."""
+        request_id = answer.request.request_id
+        try:
+            answer.extend(tokens, step.logprobs.get(request_id))
+            stop = answer.text.stopped_by
+        except Exception as error:  # one request's fault alone
+            _log.warning("request %r: its text cannot be made", request_id, exc_info=error)
+            detail = f"its text cannot be made: {type(error).__name__}: {error}"
+            answer.text = Detokenizer(None)
+            self.scheduler.finish(request_id, RequestStatus.FINISHED_ERROR, detail)
+            answer.end("error", detail)
+            return
+        if stop is not None:
+            detail = f"stop_string:{stop}"
+            self.scheduler.finish(request_id, RequestStatus.FINISHED_STOPPED, detail)
+            answer.end("stop", detail)
 
 
 class _Answer:
@@ -366,13 +436,20 @@ class _Answer:
         self.text = Detokenizer(tokenizer, params.stop, params.min_tokens)
 
     def extend(self, tokens: list[int], logprobs: Sequence[TokenLogprobs] | None) -> None:
-        """Take in a step's new tokens."""
+        """Take in a step's new tokens, up to the one that completes a stop string."""
         output = self.output
         output.new_token_ids = tokens
         output.token_ids.extend(tokens)
         if logprobs:
-            output.logprobs = [*(output.logprobs or ()), *logprobs[: len(tokens)]]
-        self.text.append(tokens)
+            if output.logprobs is None:
+                output.logprobs = []
+            output.logprobs.extend(logprobs[: len(tokens)])
+        num_behind = len(tokens) - self.text.append(tokens)
+        if num_behind:
+            output.new_token_ids = tokens[:-num_behind]
+            del output.token_ids[-num_behind:]
+            if output.logprobs:
+                del output.logprobs[len(output.token_ids) :]
 
     def end(self, reason: str, detail: str) -> None:
         """Note how the request ended; what is noted first counts."""
@@ -386,7 +463,7 @@ class _Answer:
         output.new_text = self.text.take(final=is_final)
         output.text += output.new_text
         if is_final:
-            output.metrics = _metrics(self.request)
+            output.metrics = _metrics(self.request, len(output.token_ids))
         return output
 
 
@@ -399,8 +476,33 @@ _COUNTS = (
 )
 
 
-def _metrics(request: Request) -> dict[str, float | int | None]:
-    """Timings (seconds on the scheduler's clock) and counts of an ended request."""
-    times = attrs.asdict(RequestTimes.of(request.view))
+def _several(prompts: Prompt | Iterable[Prompt]) -> list[Prompt]:
+    """The prompts of a call of ``generate``: a single one is one of them.
+
+    Raises:
+        TypeError: It is nothing of the kind.
+    """
+    if isinstance(prompts, str):
+        return [prompts]
+    if isinstance(prompts, bytes | bytearray | Mapping) or not isinstance(prompts, Iterable):
+        raise TypeError(
+            "generate() takes prompts (texts, lists of token ids, or conversations), "
+            f"not {type(prompts).__name__}"
+        )
+    several: list[Any] = list(prompts)
+    if several and isinstance(several[0], Integral | Mapping):
+        return [several]  # the token ids, or the messages, of a single one
+    return several
+
+
+def _metrics(request: Request, num_output_tokens: int) -> dict[str, float | int | None]:
+    """Timings (seconds on the scheduler's clock) and counts of an ended request.
+
+    Args:
+        request: The request.
+        num_output_tokens: Those of its answer: a step may have brought some behind its end.
+    """
+    times = attrs.asdict(RequestTimes.of(request.view, num_output_tokens))
     counts = {name: getattr(request, name) for name in _COUNTS}
+    counts["num_output_tokens"] = num_output_tokens
     return {**{f"{name}_s": time for name, time in times.items()}, **counts}

@@ -7,10 +7,11 @@ and holds no live Request, so it may cross a process boundary.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
+from itertools import compress
 from typing import Any
 
-from attrs import Factory, define, field, frozen
+from attrs import Factory, define, evolve, field, frozen
 
 from batchwright.request import Finish
 from batchwright.sampling_params import SamplingParams
@@ -63,6 +64,17 @@ class CachedRequestData:
     num_computed_tokens: list[int] = Factory(list)
     num_output_tokens: list[int] = Factory(list)
 
+    def without(self, request_ids: Container[str]) -> CachedRequestData:
+        """Make columns of the others."""
+        keep = [request_id not in request_ids for request_id in self.req_ids]
+        return CachedRequestData(
+            list(compress(self.req_ids, keep)),
+            [name for name in self.resumed_req_ids if name not in request_ids],
+            list(compress(self.new_block_ids, keep)),
+            list(compress(self.num_computed_tokens, keep)),
+            list(compress(self.num_output_tokens, keep)),
+        )
+
 
 @frozen
 class BlockCopy:
@@ -114,6 +126,21 @@ class SchedulerOutput:
     def is_empty(self) -> bool:
         """Whether there is nothing to compute (there may still be ends to note)."""
         return not self.num_scheduled_tokens
+
+    def without(self, request_ids: Container[str]) -> SchedulerOutput:
+        """Make a plan that computes the others as this one does."""
+        granted = {k: v for k, v in self.num_scheduled_tokens.items() if k not in request_ids}
+        drafts = self.scheduled_draft_token_ids
+        return evolve(
+            self,
+            scheduled_new_reqs=[r for r in self.scheduled_new_reqs if r.req_id not in request_ids],
+            scheduled_cached_reqs=self.scheduled_cached_reqs.without(request_ids),
+            num_scheduled_tokens=granted,
+            total_num_scheduled_tokens=sum(granted.values()),
+            scheduled_draft_token_ids={k: v for k, v in drafts.items() if k not in request_ids},
+            swap_outs={k: v for k, v in self.swap_outs.items() if k not in request_ids},
+            swap_ins={k: v for k, v in self.swap_ins.items() if k not in request_ids},
+        )
 
 
 @frozen

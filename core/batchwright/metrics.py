@@ -58,11 +58,17 @@ class RequestTimes:
     e2e: float | None
 
     @classmethod
-    def of(cls, request: RequestView) -> RequestTimes:
-        """Read the times of a request."""
+    def of(cls, request: RequestView, num_output_tokens: int | None = None) -> RequestTimes:
+        """Read the times of a request.
+
+        Args:
+            request: The request.
+            num_output_tokens: Tokens of its answer; None: all that it has.
+        """
         arrival, end = request.arrival_time, request.finish_time
         first, scheduled = request.first_token_time, request.scheduled_time
-        num_later = request.num_output_tokens - 1
+        count = request.num_output_tokens if num_output_tokens is None else num_output_tokens
+        num_later = count - 1
         return cls(
             None if scheduled is None else scheduled - arrival,
             None if first is None else first - arrival,

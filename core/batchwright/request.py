@@ -11,6 +11,7 @@ from attrs import define, field, frozen, setters
 
 from batchwright.calendar import STANDSTILL, Epoch
 from batchwright.ledger import Account
+from batchwright.number_bounds import MAX_TOKEN_ID
 from batchwright.request_view import RequestView
 from batchwright.sampling_params import SamplingParams
 
@@ -80,7 +81,8 @@ def _compact(token_ids: Iterable[int]) -> array[int]:
         compact.fromlist(token_ids)  # a third faster than the constructor
         return compact
     except (TypeError, OverflowError) as error:
-        raise ValueError(f"token ids must be integers in [0, 2**32): {error}") from None
+        expected = f"integers from 0 to {MAX_TOKEN_ID}"
+        raise ValueError(f"token ids must be {expected}: {error}") from None
 
 
 def _eos_ids(value: int | Iterable[int] | None) -> tuple[int, ...]:
@@ -95,7 +97,7 @@ class Request:
 
     Args:
         request_id: Unique among live requests.
-        prompt_token_ids: Token ids, each 0 <= id < 2**32.
+        prompt_token_ids: Token ids, each 0 <= id < 2**32 (else ValueError).
         sampling_params: How to sample and when to stop.
         arrival_time: Seconds on the scheduler's clock; None means when it is added.
         priority: Smaller is more urgent.
@@ -104,10 +106,12 @@ class Request:
         slo_class: Name of a service class with latency targets.
         deadline: Seconds on the scheduler's clock.
         hints: Anything that a policy of yours understands.
-        cache_salt: Requests share prefix blocks only under the same salt.
-        adapter: Name and version of an adapter; part of the blocks' identity.
+        cache_salt: Requests share prefix blocks only under the same salt; an empty one is
+            none.
+        adapter: Name and version of an adapter; part of the blocks' identity; an empty
+            one is none.
         eos_token_id: The model's end-of-sequence token (or several).
-        cache_keys: Inputs beyond tokens, for the blocks' identity.
+        cache_keys: Inputs beyond tokens, for the blocks' identity; within the prompt.
         features: By feature, what this request says to it.
     """
 

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from attrs import field, frozen
 
-_KINDS: Final = {int: "an integer", float: "a number"}
+from batchwright.number_bounds import number_problem, shown, token_ids_problem
+
 _MAY_BE_NONE: Final = ("max_tokens", "seed", "logprobs")
-_RANGES: Final[tuple[tuple[str, type[Any], Callable[[float], bool], str], ...]] = (
-    ("max_tokens", int, lambda value: value >= 1, "at least 1"),
-    ("min_tokens", int, lambda value: value >= 0, "at least 0"),
-    ("temperature", float, lambda value: value >= 0, "at least 0"),
-    ("top_p", float, lambda value: 0 < value <= 1, "in (0, 1]"),
-    ("top_k", int, lambda value: value >= 0, "at least 0 (0 keeps all)"),
-    ("min_p", float, lambda value: 0 <= value <= 1, "in [0, 1]"),
-    ("presence_penalty", float, lambda value: -2 <= value <= 2, "in [-2, 2]"),
-    ("frequency_penalty", float, lambda value: -2 <= value <= 2, "in [-2, 2]"),
-    ("repetition_penalty", float, lambda value: value > 0, "above 0 (1 is none)"),
-    ("seed", int, lambda value: isinstance(value, int), "an integer"),
-    ("logprobs", int, lambda value: value >= 0, "at least 0"),
+_NUMBERS: Final = (
+    "max_tokens",
+    "min_tokens",
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "presence_penalty",
+    "frequency_penalty",
+    "repetition_penalty",
+    "seed",
+    "logprobs",
 )
 
 
@@ -37,14 +37,15 @@ def _token_ids(value: Sequence[int] | None) -> tuple[int, ...]:
 class SamplingParams:
     """Sampling and stopping of one request.
 
-    Values are checked when a request is submitted (``validate``), so that a bad
-    one is refused with the request's id instead of failing where it was built.
+    Values are checked when a request is added (``problem``), so that a bad one is
+    refused with the request's id instead of failing where it was built. Every number
+    has bounds; the message names them.
 
     Args:
         max_tokens: Most output tokens (tokens); None means up to max_model_len.
         min_tokens: EOS, stop tokens and stop strings are ignored before this many
             output tokens.
-        temperature: 0 is greedy; otherwise logits are divided by it.
+        temperature: 0 is greedy; otherwise logits are divided by it; up to 1000.
         top_p: Keep the smallest set of tokens whose probability reaches this, (0, 1].
         top_k: Keep the k likeliest tokens; 0 keeps all.
         min_p: Keep tokens of at least this share of the likeliest one's probability,
@@ -52,7 +53,7 @@ class SamplingParams:
         presence_penalty: Lowers the logits of tokens that the output has, [-2, 2].
         frequency_penalty: Lowers them as often as the output has each, [-2, 2].
         repetition_penalty: Divides the positive logits of tokens that prompt or output
-            have, and multiplies their negative ones; 1 changes nothing.
+            have, and multiplies their negative ones; 1 changes nothing; 0.01 to 100.
         seed: Random numbers that do not depend on the rest of the batch; None draws one.
             In bfloat16 and float16 logits do depend on it, by rounding.
         stop: Strings that end the output; they are not part of it.
@@ -79,20 +80,15 @@ class SamplingParams:
 
     def problem(self) -> str | None:
         """Say what is wrong with these parameters, or None if nothing is."""
-        for name, kind, allows, words in _RANGES:
+        for name in _NUMBERS:
             value: Any = getattr(self, name)
             if value is None and name in _MAY_BE_NONE:
                 continue
-            if isinstance(value, bool) or not isinstance(value, (int, kind)):
-                return f"{name} must be {_KINDS[kind]}, not {value!r}"
-            if isinstance(value, float) and not math.isfinite(value):
-                return f"{name} must be finite, not {value!r}"
-            if not allows(value):
-                return f"{name} must be {words}, not {value!r}"
+            problem = number_problem(name, value)
+            if problem is not None:
+                return problem
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             return f"min_tokens ({self.min_tokens}) exceeds max_tokens ({self.max_tokens})"
         if any(not isinstance(stop, str) or not stop for stop in self.stop):
-            return f"stop must hold non-empty strings, not {self.stop!r}"
-        if any(isinstance(t, bool) or not isinstance(t, int) for t in self.stop_token_ids):
-            return f"stop_token_ids must hold integers, not {self.stop_token_ids!r}"
-        return None
+            return f"stop must hold non-empty strings, not {shown(self.stop)}"
+        return token_ids_problem("stop_token_ids", self.stop_token_ids)

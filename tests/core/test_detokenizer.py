@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby, pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from batchwright.detokenizer import Detokenizer
+from batchwright.detokenizer import REPLACEMENT, Detokenizer
 
 
 class Pieces:
@@ -109,3 +109,75 @@ def test_streamed_text_equals_the_whole(text: str, cuts: list[int], stop: list[s
     assert text.startswith(given_out)
     assert given_out == detokenizer.text
     assert len(given_out) <= len(expected) + max(map(len, stop), default=0)
+
+
+class ByteFallback:
+    """A tokenizer with byte fallback, whose decoder gives up a run of bytes as a whole.
+
+    Tokens below 256 are bytes; the others are the given pieces, ``▁`` a space, and an
+    empty one is a special token, which is left out before anything is joined.
+    """
+
+    def __init__(self, *pieces: str) -> None:
+        self.pieces = pieces
+        self.num_decoded = 0
+
+    encode = encode_chat = Pieces.encode
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        self.num_decoded += len(token_ids)
+        return self.join(token_ids, lambda run: REPLACEMENT * len(run))
+
+    def join(self, token_ids: Sequence[int], broken: Callable[[bytes], str]) -> str:
+        parts = []
+        known = [token for token in token_ids if token < 256 or self.pieces[token - 256]]
+        for is_byte, run in groupby(known, lambda token: token < 256):
+            ids = list(run)
+            try:
+                parts.append(bytes(ids).decode() if is_byte else self._text(ids))
+            except UnicodeDecodeError:
+                parts.append(broken(bytes(ids)))
+        return "".join(parts).removeprefix(" ")
+
+    def _text(self, token_ids: Sequence[int]) -> str:
+        return "".join(self.pieces[token - 256] for token in token_ids).replace("▁", " ")
+
+
+PIECES = ("▁", "a", "▁b", "", "▁€", "�")
+RUNS = st.sampled_from([*(list(c.encode()) for c in "é€😀 \n"), [0xE2], [0x9F, 0x98], [0x80]])
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(RUNS | st.sampled_from(range(256, 256 + len(PIECES))).map(lambda t: [t])))
+def test_broken_bytes_leave_the_characters_around_them_alone(runs: list[list[int]]) -> None:
+    tokens = [token for run in runs for token in run]
+    tokenizer = ByteFallback(*PIECES)
+    detokenizer, streamed = Detokenizer(tokenizer), ""
+    for token in tokens:
+        detokenizer.append([token])
+        streamed += detokenizer.take()
+    streamed += detokenizer.take(final=True)
+    expected = tokenizer.join(tokens, lambda run: run.decode(errors="replace"))
+    assert streamed.replace(REPLACEMENT, "") == expected.replace(REPLACEMENT, "")
+    if REPLACEMENT not in tokenizer.decode(tokens):
+        assert streamed == tokenizer.decode(tokens)
+
+
+@pytest.mark.parametrize("tokens", [[0x80], [0xE2, 0xC3], [259], [256, 259], [0xE2, 259], [261]])
+def test_runs_without_text_take_linear_time(tokens: list[int]) -> None:
+    """Counted in tokens that are decoded, not in seconds."""
+    tokenizer = ByteFallback(*PIECES)
+    detokenizer = Detokenizer(tokenizer)
+    counts = []
+    for _ in range(2):
+        detokenizer.append(tokens * (2000 // len(tokens)))
+        counts.append(tokenizer.num_decoded)
+    assert counts[0] <= 80 * 2000
+    assert counts[1] <= 2.05 * counts[0]
+
+
+def test_tokens_behind_a_stop_string_are_not_of_the_output() -> None:
+    text = Detokenizer(Pieces("a", "EN", "D!", "b"), ["END"])
+    assert text.append([0]) == 1
+    assert text.append([1, 2, 3, 3]) == 2
+    assert (text.text, text.append([3])) == ("a", 0)

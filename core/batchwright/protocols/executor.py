@@ -12,8 +12,8 @@ from attrs import field, frozen
 
 from batchwright.clock import MonotonicClock
 from batchwright.context import Context
-from batchwright.exceptions import ExecutorError
-from batchwright.messages import Leap, LeapOutput, ModelOutput, SchedulerOutput
+from batchwright.exceptions import ExecutorError, InvariantError
+from batchwright.messages import Leap, LeapOutput, ModelOutput, NewRequestData, SchedulerOutput
 from batchwright.phases import Phases
 from batchwright.protocols.attention import AttentionBackend
 from batchwright.protocols.component import Component
@@ -28,7 +28,11 @@ class Tokenizer(Protocol):
         ...
 
     def encode_chat(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
-        """Tokens of a conversation under the model's chat template, ready to answer."""
+        """Tokens of a conversation under the model's chat template, ready to answer.
+
+        The last message, if it is the assistant's, is the beginning of the answer: it is
+        left open and continued.
+        """
         ...
 
     def decode(self, token_ids: Sequence[int]) -> str:
@@ -91,6 +95,7 @@ class ModelInfo:
         kv_bytes_per_token: KV cache bytes a token, all layers.
         sliding_window: Longest attention span (tokens) if every layer has one.
         tokenizer: None where the model has none.
+        special_tokens: Tokens that ``tokenizer.decode`` leaves out, by how they are written.
         attention: Name of the attention backend in use.
         attention_others: Name of each other one, and why it is not in use.
         notes: What a person should know: sizes, device, threads, load time.
@@ -103,6 +108,7 @@ class ModelInfo:
     kv_bytes_per_token: int = 0
     sliding_window: int | None = None
     tokenizer: Tokenizer | None = None
+    special_tokens: Mapping[str, int] = field(factory=dict, repr=False)
     attention: str = ""
     attention_others: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
@@ -122,13 +128,17 @@ def _named(feature: str, method: str) -> Iterator[None]:
 class Executor(Component):
     """Runs plans: keeps per-request state from the deltas and answers tokens.
 
-    Order of calls: ``load`` once, ``allocate_kv`` once, then ``execute`` for every
-    plan in order, ``restart`` after a failure, ``close`` at the end.
+    Order of calls: ``load`` once, ``allocate_kv`` once, then for every plan in order
+    ``remove_request`` for each request that has ended, ``add_request`` for each new one,
+    and ``execute``; ``restart`` after a failure, ``close`` at the end.
 
-    Faults: an exception in ``execute`` is a failure of the step: every request in
-    flight is put back to be computed again, ``restart`` is called, and the run goes
-    on; ``executor.max_restarts`` in a row end it with ExecutorError. A fault that
-    belongs to one request is answered in ``ModelOutput.errors`` instead.
+    Faults: an exception in ``add_request`` ends that request alone. The base class
+    answers it in ``ModelOutput.errors``, calls ``remove_request``, and leaves the request
+    out of this plan and of those behind it that were made before the answer came. An
+    exception in ``execute`` is a failure of the step: every request in flight is put
+    back to be computed again, ``restart`` is called, and the run goes on;
+    ``executor.max_restarts`` in a row end it with ExecutorError. A fault in computing
+    that belongs to one request is answered in ``ModelOutput.errors`` instead.
 
     Attributes:
         phases: Where ``execute`` may note what its time went to (``phases.lap``); the
@@ -148,6 +158,8 @@ class Executor(Component):
     def __init__(self, options: Any, ctx: Context) -> None:
         super().__init__(options, ctx)
         self._halves: dict[str, ExecutorHalf] = {}
+        self._untaken: dict[str, str] = {}
+        """By request that could not be taken up, why; until it is told that it ended."""
         self.phases = Phases(MonotonicClock())
 
     def install(self, name: str, half: ExecutorHalf | None) -> None:
@@ -170,7 +182,9 @@ class Executor(Component):
         for name, half in self._halves.items():
             with _named(name, "before_step"):
                 half.before_step(plan, plan.extras.get(name))
-        output = self.execute(plan)
+        if plan.finished_req_ids or plan.scheduled_new_reqs:
+            self._exchange_requests(plan)
+        output = self._execute_others(plan) if self._untaken else self.execute(plan)
         for name, half in self._halves.items():
             with _named(name, "after_step"):
                 extra = half.after_step(plan, output)
@@ -180,6 +194,7 @@ class Executor(Component):
 
     def recover(self) -> None:
         """Restart, with features' halves; what an engine calls after a failure."""
+        self._untaken.clear()
         self.restart()
         for name, half in self._halves.items():
             with _named(name, "on_restart"):
@@ -207,9 +222,54 @@ class Executor(Component):
     def allocate_kv(self, num_blocks: int, block_size: int) -> None:
         """Allocate the KV cache: blocks 0 .. num_blocks - 1 of block_size tokens."""
 
+    def _exchange_requests(self, plan: SchedulerOutput) -> None:
+        """Drop the requests that have ended, and take up the new ones, one by one."""
+        for request_id in plan.finished_req_ids:
+            self._untaken.pop(request_id, None)
+            self.remove_request(request_id)
+        for request in plan.scheduled_new_reqs:
+            self._untaken.pop(request.req_id, None)
+            try:
+                self.add_request(request)
+            except InvariantError:
+                raise
+            except Exception as error:
+                what = f"{type(error).__name__}: {error}"
+                self._untaken[request.req_id] = f"{self.ctx.label} could not take it up: {what}"
+                self.remove_request(request.req_id)
+
+    def _execute_others(self, plan: SchedulerOutput) -> ModelOutput:
+        """Compute a plan without the requests that could not be taken up."""
+        errors = {name: e for name, e in self._untaken.items() if name in plan.num_scheduled_tokens}
+        output = self.execute(plan.without(errors) if errors else plan)
+        output.req_ids = [*output.req_ids, *errors]
+        output.sampled_token_ids = [*output.sampled_token_ids, *([] for _ in errors)]
+        output.errors = {**output.errors, **errors}
+        return output
+
+    @abstractmethod
+    def add_request(self, request: NewRequestData) -> None:
+        """Take up a request: called once, before the first plan that computes it.
+
+        It may be called again after ``restart``, and for a new request of the same id
+        after ``remove_request``. Whatever it raises ends this request alone.
+
+        Cost class: event.
+        """
+
+    @abstractmethod
+    def remove_request(self, request_id: str) -> None:
+        """Drop what is kept of a request; unknown ids are ignored.
+
+        Cost class: event.
+        """
+
     @abstractmethod
     def execute(self, plan: SchedulerOutput) -> ModelOutput:
-        """Compute one plan. Plans without tokens are given too (ends to note).
+        """Compute one plan. Plans without tokens are given too.
+
+        Its new requests are added and its ended ones removed before this; ``run`` does
+        both, so call that to have a plan computed.
 
         Cost class: step.
         """

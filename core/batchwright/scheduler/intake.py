@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from batchwright.exceptions import RequestRefusedError
+from batchwright.number_bounds import number_problem, shown, span_problem, token_ids_problem
 from batchwright.protocols.component import overrides
 from batchwright.request import CacheKey, Request
 from batchwright.sampling_params import SamplingParams
@@ -177,19 +178,29 @@ def _odd_field(request: Request) -> str | None:
     for name in () if request.cache_salt is request.adapter is None else ("cache_salt", "adapter"):
         value = getattr(request, name)
         if value is not None and not _is_text(value):
-            return f"{name} must be a string that has a UTF-8 form, not {value!r}"
+            return f"{name} must be a string that has a UTF-8 form, not {shown(value)}"
     is_anonymous = request.client is request.group is request.slo_class is None
     for name in () if is_anonymous else ("client", "group", "slo_class"):
         value = getattr(request, name)
         if value is not None and not isinstance(value, str):
-            return f"{name} must be a string, not {value!r}"
-    for name in ("priority", "arrival_time", "deadline"):
-        value = getattr(request, name)
-        if not (value is None and name != "priority") and not _is_number(value):
-            return f"{name} must be a number, not {value!r}"
+            return f"{name} must be a string, not {shown(value)}"
+    problem = number_problem("priority", request.priority)
+    if problem is None and request.arrival_time is not None:
+        problem = number_problem("arrival_time", request.arrival_time)
+    if problem is None and request.deadline is not None:
+        problem = number_problem("deadline", request.deadline)
+    problem = problem or token_ids_problem("eos_token_id", request.eos_token_id)
+    return problem or (_odd_key(request) if request.cache_keys else None)
+
+
+def _odd_key(request: Request) -> str | None:
+    """Which input beyond tokens could not be a part of a block's identity, or None."""
     for key in request.cache_keys:
         if not isinstance(key, CacheKey) or not isinstance(key.identity, bytes):
-            return f"cache_keys must hold CacheKey with an identity in bytes, not {key!r}"
+            return f"cache_keys must hold CacheKey with an identity in bytes, not {shown(key)}"
+        problem = span_problem("cache_keys", key.start, key.stop, request.num_prompt_tokens)
+        if problem is not None:
+            return problem
     return None
 
 
@@ -198,10 +209,6 @@ def _is_text(value: object) -> bool:
         return isinstance(value, str) and value.encode() is not None
     except UnicodeEncodeError:  # a lone surrogate, as JSON may bring it
         return False
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
 
 
 def _is_reason(answer: object) -> bool:

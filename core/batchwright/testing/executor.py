@@ -19,7 +19,7 @@ from batchwright.testing.model import ScriptedModel
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from batchwright.messages import SchedulerOutput
+    from batchwright.messages import NewRequestData, SchedulerOutput
     from batchwright.protocols import ModelSettings
 
 SPOILT = 1
@@ -128,13 +128,25 @@ class ScriptedExecutor(Executor):
         self._sequences.clear()
         self.memory.clear()
 
+    def add_request(self, request: NewRequestData) -> None:
+        tokens = array("I", request.prompt_token_ids) + request.output_token_ids
+        self._sequences[request.req_id] = _Sequence(
+            tokens,
+            len(request.prompt_token_ids),
+            list(request.block_ids),
+            request.num_computed_tokens,
+        )
+
+    def remove_request(self, request_id: str) -> None:
+        self._sequences.pop(request_id, None)
+
     def execute(self, plan: SchedulerOutput) -> ModelOutput:
         """Compute a plan.
 
         Raises:
             InvariantError: The plan or the memory contradicts what this executor knows.
         """
-        self._take_over(plan)
+        self._update(plan)
         for copy in plan.block_copies:
             self.memory.copy_block(copy.source, copy.destination)
         # Everything is written before anything is read: requests of one step may share.
@@ -154,15 +166,8 @@ class ScriptedExecutor(Executor):
         self.num_executed += 1
         return output
 
-    def _take_over(self, plan: SchedulerOutput) -> None:
-        """Bring what is known of the requests up to date."""
-        for request_id in plan.finished_req_ids:
-            self._sequences.pop(request_id, None)
-        for new in plan.scheduled_new_reqs:
-            tokens = array("I", new.prompt_token_ids) + new.output_token_ids
-            self._sequences[new.req_id] = _Sequence(
-                tokens, len(new.prompt_token_ids), list(new.block_ids), new.num_computed_tokens
-            )
+    def _update(self, plan: SchedulerOutput) -> None:
+        """Take over what the plan says of requests that are here."""
         cached = plan.scheduled_cached_reqs
         resumed = frozenset(cached.resumed_req_ids)
         for request_id, new_blocks, computed, num_outputs in zip(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 from attrs import Factory, frozen
 
+from batchwright.number_bounds import number_problem, token_ids_problem
 from batchwright.sampling_params import SamplingParams
 from batchwright.suggest import did_you_mean
 
@@ -21,15 +22,14 @@ _PROMPTS: Final = ("prompt", "messages", "prompt_token_ids")
 _IDS: Final = ("id", "request_id")
 _SAMPLING: Final = tuple(field.name for field in attrs.fields(SamplingParams))
 _FIELDS: Final[Mapping[str, tuple[tuple[type, ...], str]]] = {
-    "priority": ((int,), "an integer (smaller is more urgent)"),
     "client": ((str,), "a string"),
     "group": ((str,), "a string"),
     "slo_class": ((str,), "a string"),
-    "deadline": ((int, float), "a number (seconds after it is submitted)"),
     "hints": ((dict,), "an object"),
     "cache_salt": ((str,), "a string"),
 }
-_KEYS: Final = (*_PROMPTS, *_IDS, "sampling", *_FIELDS, *_SAMPLING)
+_NUMBERS: Final = ("priority", "deadline")
+_KEYS: Final = (*_PROMPTS, *_IDS, "sampling", *_NUMBERS, *_FIELDS, *_SAMPLING)
 
 
 class LineError(ValueError):
@@ -136,13 +136,16 @@ def _prompt(table: Mapping[str, Any]) -> Prompt:
     value = table[key]
     if key == "prompt" and isinstance(value, str):
         return value
-    if key == "prompt_token_ids" and _is_list(value, _is_token_id):
-        return value  # type: ignore[no-any-return]
+    if key == "prompt_token_ids" and isinstance(value, list) and value:
+        problem = token_ids_problem(key, value)
+        if problem is not None:
+            raise LineError(problem)
+        return value
     if key == "messages" and _is_list(value, _is_message):
         return value  # type: ignore[no-any-return]
     expected = {
         "prompt": "a string",
-        "prompt_token_ids": "a list of integers from 0 to 2**32 - 1",
+        "prompt_token_ids": "a list of token ids",
         "messages": 'a list of {"role": "...", "content": "..."}',
     }
     raise LineError(f"{key}: expected {expected[key]}, got {_short(value)}")
@@ -150,10 +153,6 @@ def _prompt(table: Mapping[str, Any]) -> Prompt:
 
 def _is_list(value: object, is_item: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(map(is_item, value))
-
-
-def _is_token_id(value: object) -> bool:
-    return type(value) is int and 0 <= value < 1 << 32
 
 
 def _is_message(value: object) -> bool:
@@ -189,9 +188,15 @@ def _fields(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         value = table.get(key)
         if value is None:
             continue
-        if not isinstance(value, types) or isinstance(value, bool) or value != value:
+        if not isinstance(value, types):
             raise LineError(f"{key}: expected {expected}, got {_short(value)}")
         yield key, value
+    for key in _NUMBERS:
+        if table.get(key) is not None:
+            problem = number_problem(key, table[key])
+            if problem is not None:
+                raise LineError(problem)
+            yield key, table[key]
 
 
 def _short(value: object) -> str:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from batchwright.context import Context
-    from batchwright.messages import SchedulerOutput
+    from batchwright.messages import NewRequestData, SchedulerOutput
     from batchwright.protocols import ModelSettings
 
 __all__ = ["ReplayedExecutor"]
@@ -59,12 +59,14 @@ class ReplayedExecutor(Executor):
     def restart(self) -> None:
         self._known.clear()
 
+    def add_request(self, request: NewRequestData) -> None:
+        num_known = len(request.prompt_token_ids) + len(request.output_token_ids)
+        self._known[request.req_id] = self.answers[request.req_id], num_known
+
+    def remove_request(self, request_id: str) -> None:
+        self._known.pop(request_id, None)
+
     def execute(self, plan: SchedulerOutput) -> ModelOutput:
-        for request_id in plan.finished_req_ids:
-            self._known.pop(request_id, None)
-        for new in plan.scheduled_new_reqs:
-            num_known = len(new.prompt_token_ids) + len(new.output_token_ids)
-            self._known[new.req_id] = self.answers[new.req_id], num_known
         starts = _starts(plan)
         self._pass_time(plan, starts)
         rows = [

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from jinja2 import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer
 
 from batchwright.exceptions import ModelError
+
+from .chat_rendering import render_chat, special_tokens
 
 __all__ = ["ConvertedTokenizer"]
 
@@ -20,6 +23,10 @@ class ConvertedTokenizer:
 
     Args:
         folder: Where tokenizer.json and tokenizer_config.json are.
+
+    Attributes:
+        special_tokens: Tokens that ``decode`` leaves out, by how they are written.
+        eos_token_ids: The tokenizer's own end-of-sequence token, if it has one.
 
     Raises:
         ModelError: They cannot be read.
@@ -34,6 +41,9 @@ class ConvertedTokenizer:
         environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
         self._template = environment.from_string(config["chat_template"])
         self._alone: dict[int, str] = {}
+        self.special_tokens = special_tokens(self._tokenizer.get_added_tokens_decoder())
+        eos = self._tokenizer.token_to_id(config.get("eos_token") or "")
+        self.eos_token_ids = () if eos is None else (eos,)
 
     def encode(self, text: str) -> list[int]:
         """Tokens of a text."""
@@ -46,10 +56,13 @@ class ConvertedTokenizer:
             ModelError: The chat template refuses the messages.
         """
         try:
-            text = self._template.render(messages=messages, add_generation_prompt=True)
+            text = render_chat(self._render, messages)
         except (TemplateError, TypeError) as error:
             raise ModelError(f"the chat template refuses these messages: {error}") from error
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def _render(self, messages: Sequence[Mapping[str, Any]], add_generation_prompt: bool) -> str:
+        return self._template.render(messages=messages, add_generation_prompt=add_generation_prompt)
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of tokens, special ones left out, spaces as they are.

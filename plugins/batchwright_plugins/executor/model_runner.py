@@ -20,7 +20,7 @@ from .request_table import Grants, RequestTable
 from .sampler import Sample, sample
 
 if TYPE_CHECKING:
-    from batchwright.messages import SchedulerOutput
+    from batchwright.messages import NewRequestData, SchedulerOutput
     from batchwright.protocols.attention import AttentionBackend
 
     from .loaded_model import LoadedModel
@@ -91,6 +91,14 @@ class ModelRunner:
     def restart(self) -> None:
         """Forget every request."""
         self._table.clear()
+
+    def add_request(self, request: NewRequestData) -> None:
+        """Take up a request; see ``Executor.add_request``."""
+        self._table.add(request)
+
+    def remove_request(self, request_id: str) -> None:
+        """Drop a request; see ``Executor.remove_request``."""
+        self._table.remove(request_id)
 
     def execute(self, plan: SchedulerOutput) -> ModelOutput:
         """Compute one plan; see ``Executor.execute``."""

@@ -95,16 +95,37 @@ class RequestTable:
         self.sampling = SamplingTable(_FIRST_ROWS)
         self._free = list(range(_FIRST_ROWS - 1, -1, -1))
 
+    def add(self, data: NewRequestData) -> None:
+        """Take up a request that is new, or was lost."""
+        self.remove(data.req_id)
+        params = data.sampling_params
+        eos = () if params.ignore_eos else self._eos_token_ids
+        key = stream_key(params.seed, self._seed, data.req_id)
+        stop_ids = tuple(dict.fromkeys((*eos, *params.stop_token_ids)))
+        self.index[data.req_id] = row = self._take_row()
+        self.sampling.put(row, params, key, stop_ids)
+        self.num_prompt_tokens[row] = len(data.prompt_token_ids)
+        self.num_computed[row] = data.num_computed_tokens
+        problem = self._fill(row, data.prompt_token_ids, data.output_token_ids)
+        problem = _unserved(data) or problem
+        if problem is not None:
+            self.errors[data.req_id] = problem
+        self._append_blocks(row, data.block_ids)
+
+    def remove(self, req_id: str) -> None:
+        """Forget a request; an unknown one is ignored."""
+        row = self.index.pop(req_id, None)
+        self.errors.pop(req_id, None)
+        if row is not None:
+            self._clear_blocks(row)
+            self._free.append(row)
+
     def apply(self, plan: SchedulerOutput) -> tuple[Grants, dict[str, str]]:
-        """Take over what a plan changes.
+        """Take over what a plan changes of the requests that are here.
 
         Returns:
             What is to be computed, and by request id why the others cannot be.
         """
-        for req_id in plan.finished_req_ids:
-            self._drop(req_id)
-        for data in plan.scheduled_new_reqs:
-            self._add(data)
         if plan.scheduled_cached_reqs.req_ids:
             self._update(plan.scheduled_cached_reqs, plan)
         grants = self._grants(plan)
@@ -167,22 +188,6 @@ class RequestTable:
             return f"its {self.num_blocks[row]} blocks do not hold {stop} tokens"
         return "the plan verifies drafts before the last known token is reached"
 
-    def _add(self, data: NewRequestData) -> None:
-        self._drop(data.req_id)
-        params, row = data.sampling_params, self._take_row()
-        eos = () if params.ignore_eos else self._eos_token_ids
-        key = stream_key(params.seed, self._seed, data.req_id)
-        stop_ids = tuple(dict.fromkeys((*eos, *params.stop_token_ids)))
-        self.index[data.req_id] = row
-        self.sampling.put(row, params, key, stop_ids)
-        self.num_prompt_tokens[row] = len(data.prompt_token_ids)
-        self.num_computed[row] = data.num_computed_tokens
-        problem = self._fill(row, data.prompt_token_ids, data.output_token_ids)
-        problem = _unserved(data) or problem
-        if problem is not None:
-            self.errors[data.req_id] = problem
-        self._append_blocks(row, data.block_ids)
-
     def _fill(self, row: int, prompt: array[int], outputs: array[int]) -> str | None:
         """Write a request's tokens; say what is wrong with them."""
         tokens = np.concatenate([np.asarray(prompt, np.int64), np.asarray(outputs, np.int64)])
@@ -217,13 +222,6 @@ class RequestTable:
         rows, computed, known = rows[is_known], computed[is_known], known[is_known]
         self.num_computed[rows] = computed
         self.num_tokens[rows] = np.minimum(self.num_tokens[rows], known)
-
-    def _drop(self, req_id: str) -> None:
-        row = self.index.pop(req_id, None)
-        self.errors.pop(req_id, None)
-        if row is not None:
-            self._clear_blocks(row)
-            self._free.append(row)
 
     def _clear_blocks(self, row: int) -> None:
         self.blocks[row, : self.num_blocks[row]] = 0

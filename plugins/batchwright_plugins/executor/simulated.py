@@ -16,7 +16,7 @@ from batchwright.protocols import Executor, ModelInfo, StepShape
 
 if TYPE_CHECKING:
     from batchwright.context import Context
-    from batchwright.messages import Leap, SchedulerOutput
+    from batchwright.messages import Leap, NewRequestData, SchedulerOutput
     from batchwright.protocols import Estimator, ModelSettings
 
 __all__ = ["EOS", "KnownLengths", "Simulated"]
@@ -133,9 +133,22 @@ class Simulated(Executor):
         for table in self._tables:
             table.clear()
 
+    def add_request(self, request: NewRequestData) -> None:
+        request_id, num_prompt = request.req_id, len(request.prompt_token_ids)
+        length, token_id = self.lengths.answer(request_id)
+        row = [token_id]
+        self._page_of[request_id] = array("I", row) * MOST_STEPS
+        self._row_of[request_id] = row
+        self._num_prompt_tokens[request_id] = num_prompt
+        self._length_of[request_id] = num_prompt + length if length else _ENDLESS
+        self._behind[request_id] = num_prompt + len(request.output_token_ids)
+
+    def remove_request(self, request_id: str) -> None:
+        for table in self._tables:
+            table.pop(request_id, None)
+        self.lengths.forget(request_id)
+
     def execute(self, plan: SchedulerOutput) -> ModelOutput:
-        for request_id in plan.finished_req_ids:
-            self._forget(request_id)
         if not plan.num_scheduled_tokens:
             return ModelOutput()
         ids, computed = self._take_over(plan)
@@ -169,11 +182,6 @@ class Simulated(Executor):
                 pieces[at][-1] = EOS
         return output
 
-    def _forget(self, request_id: str) -> None:
-        for table in self._tables:
-            table.pop(request_id, None)
-        self.lengths.forget(request_id)
-
     def _take_over(self, plan: SchedulerOutput) -> tuple[list[str], list[int]]:
         """Bring what is known of the requests up to date.
 
@@ -186,14 +194,7 @@ class Simulated(Executor):
             num_outputs = cached.num_output_tokens[ids.index(request_id)]
             self._behind[request_id] = self._num_prompt_tokens[request_id] + num_outputs
         for new in plan.scheduled_new_reqs:
-            request_id, num_prompt = new.req_id, len(new.prompt_token_ids)
-            length, token_id = self.lengths.answer(request_id)
-            self._num_prompt_tokens[request_id] = num_prompt
-            self._length_of[request_id] = num_prompt + length if length else _ENDLESS
-            self._row_of[request_id] = row = [token_id]
-            self._page_of[request_id] = array("I", row) * MOST_STEPS
-            self._behind[request_id] = num_prompt + len(new.output_token_ids)
-            ids.append(request_id)
+            ids.append(new.req_id)
             computed.append(new.num_computed_tokens)
         return ids, computed
 

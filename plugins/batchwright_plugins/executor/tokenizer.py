@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from batchwright.exceptions import ModelError
 from batchwright.protocols.executor import Tokenizer
 
 from . import embedded_model
+from .chat_rendering import render_chat, special_tokens
 
-__all__ = ["HuggingFaceTokenizer", "load_tokenizer"]
+__all__ = ["HuggingFaceTokenizer", "ModelTokenizer", "load_tokenizer"]
 
 _FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json")
 
@@ -36,12 +37,32 @@ class HuggingFaceTokenizer:
         if not self._tokenizer.chat_template:
             raise ModelError("this model has no chat template; send a text prompt instead")
         try:
-            text = self._tokenizer.apply_chat_template(
-                [dict(message) for message in messages], tokenize=False, add_generation_prompt=True
-            )
+            text = render_chat(self._render, messages)
+        except ModelError:
+            raise
         except Exception as error:
             raise ModelError(f"the chat template refuses these messages: {error}") from error
         return list(self._tokenizer.encode(text, add_special_tokens=False))
+
+    def _render(self, messages: Sequence[Mapping[str, Any]], add_generation_prompt: bool) -> str:
+        return str(
+            self._tokenizer.apply_chat_template(
+                [dict(message) for message in messages],
+                tokenize=False,
+                add_generation_prompt=add_generation_prompt,
+            )
+        )
+
+    @property
+    def special_tokens(self) -> dict[str, int]:
+        """Tokens that ``decode`` leaves out, by how they are written."""
+        return special_tokens(self._tokenizer.added_tokens_decoder)
+
+    @property
+    def eos_token_ids(self) -> tuple[int, ...]:
+        """The tokenizer's own end-of-sequence token, if it has one."""
+        found = self._tokenizer.eos_token_id
+        return (found,) if isinstance(found, int) else ()
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of tokens, special ones left out, spaces as they are."""
@@ -54,7 +75,21 @@ class HuggingFaceTokenizer:
         )
 
 
-def load_tokenizer(folder: Path) -> Tokenizer | None:
+class ModelTokenizer(Tokenizer, Protocol):
+    """A tokenizer that came with a model."""
+
+    @property
+    def special_tokens(self) -> Mapping[str, int]:
+        """Tokens that ``decode`` leaves out, by how they are written."""
+        ...
+
+    @property
+    def eos_token_ids(self) -> tuple[int, ...]:
+        """The tokenizer's own end-of-sequence tokens."""
+        ...
+
+
+def load_tokenizer(folder: Path) -> ModelTokenizer | None:
     """The tokenizer in a folder; None if there is none.
 
     Raises:

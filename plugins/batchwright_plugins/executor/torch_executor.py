@@ -17,11 +17,12 @@ from .attention_choice import AttentionChoice, choose_attention
 from .cpu_threads import apart, physical_cores, quiet_openmp
 
 if TYPE_CHECKING:
-    from batchwright.messages import ModelOutput, SchedulerOutput
+    from batchwright.messages import ModelOutput, NewRequestData, SchedulerOutput
     from batchwright.protocols.attention import AttentionBackend, AttentionSpec
 
     from .loaded_model import LoadedModel
     from .model_runner import ModelRunner
+    from .tokenizer import ModelTokenizer
 
 __all__ = ["TorchExecutor", "TorchExecutorOptions"]
 
@@ -61,8 +62,8 @@ class TorchExecutor(Executor):
     on what else is in the batch, and a token may differ where two are nearly equally
     likely; that holds for greedy sampling, too. No test has run on CUDA yet.
 
-    Answers an error for one request alone where its tokens are foreign to the model,
-    its plan cannot be computed, or its logits are not finite.
+    Answers an error for one request alone where it cannot be taken up, its tokens are
+    foreign to the model, its plan cannot be computed, or its logits are not finite.
     """
 
     name: ClassVar[str] = "torch"
@@ -87,7 +88,9 @@ class TorchExecutor(Executor):
         threads = self.options.threads or physical_cores()
         torch.set_num_threads(threads)
         self._settings = settings
-        self._loaded, choice = apart(lambda: self._prepare(folder))
+        loaded, choice = apart(lambda: self._prepare(folder))
+        tokenizer = load_tokenizer(folder)
+        self._loaded = _with_ends_of(loaded, tokenizer)
         self._attention = choice.backend
         return ModelInfo(
             name=settings.path,
@@ -96,7 +99,8 @@ class TorchExecutor(Executor):
             eos_token_ids=self._loaded.eos_token_ids,
             kv_bytes_per_token=_kv_bytes(self._loaded.spec),
             sliding_window=_window(self._loaded.spec),
-            tokenizer=load_tokenizer(folder),
+            tokenizer=tokenizer,
+            special_tokens=tokenizer.special_tokens if tokenizer is not None else {},
             attention=choice.backend.name,
             attention_others=choice.others,
             notes=_notes(self._loaded, threads, imported - started, imported),
@@ -153,10 +157,19 @@ class TorchExecutor(Executor):
             )
         )
 
+    def add_request(self, request: NewRequestData) -> None:
+        self._ready_runner().add_request(request)
+
+    def remove_request(self, request_id: str) -> None:
+        self._ready_runner().remove_request(request_id)
+
     def execute(self, plan: SchedulerOutput) -> ModelOutput:
+        return self._ready_runner().execute(plan)
+
+    def _ready_runner(self) -> ModelRunner:
         if self._runner is None:
             raise ExecutorError("the torch executor was given a plan before a KV cache")
-        return self._runner.execute(plan)
+        return self._runner
 
     def measure_limits(self, num_rows: int) -> Mapping[str, float]:
         from .linear import make_linear
@@ -225,6 +238,13 @@ def _folder(path: str) -> Path:
             f"nor an embedded model ({', '.join(embedded_model.NAMES)})"
         )
     return folder.resolve()
+
+
+def _with_ends_of(loaded: LoadedModel, tokenizer: ModelTokenizer | None) -> LoadedModel:
+    """Let a model end with its tokenizer's own end token, too, whatever its configs name."""
+    more = tokenizer.eos_token_ids if tokenizer is not None else ()
+    ends = dict.fromkeys((*loaded.eos_token_ids, *more))
+    return evolve(loaded, eos_token_ids=tuple(ends))
 
 
 def _kv_bytes(spec: AttentionSpec) -> int:

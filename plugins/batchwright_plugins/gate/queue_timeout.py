@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import Factory, frozen
 
+from batchwright.number_bounds import MAX_SECONDS, shown
 from batchwright.option import option
 from batchwright.protocols import Gate
 from batchwright.verdicts import ADMIT, Reject, Verdict
@@ -54,9 +55,12 @@ class QueueTimeout(Gate):
 
     def submit(self, request: RequestView) -> Verdict:
         own = request.hints.get(HINT)
-        if own is None or (isinstance(own, int | float) and own >= 0):
+        if own is None or (
+            isinstance(own, int | float) and (0 <= own <= MAX_SECONDS or own == inf)
+        ):
             return ADMIT
-        return Reject(f"hints.{HINT} must be a number of seconds >= 0, not {own!r}")
+        expected = f"a number of seconds from 0 to {MAX_SECONDS}, or infinite"
+        return Reject(f"hints.{HINT} must be {expected}, not {shown(own)}")
 
     def on_add(self, request: RequestView) -> None:
         bounds = (

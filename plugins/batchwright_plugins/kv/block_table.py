@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from batchwright.protocols import Hasher
     from batchwright.request_view import RequestView
 
 __all__ = ["BlockTable"]
+
+_SALT: Final = b"s"
+_ADAPTER: Final = b"a"
+_INPUT: Final = b"i"
 
 
 class BlockTable:
@@ -107,16 +111,22 @@ class BlockTable:
         return parent
 
     def _extra_keys(self, index: int) -> bytes:
-        """What a block's content depends on beside its tokens.
+        """Encode what a block's content depends on beside its tokens.
 
+        Each part has a tag of its kind and a fixed or written length, so that no two
+        different identities encode alike. Digest and tokens before them have fixed lengths.
         Salt and adapter stand in the first block only: the chain carries them on.
         """
         parts = []
-        request = self._request
-        if index == 0 and (request.cache_salt or request.adapter):
-            parts += [(request.cache_salt or "").encode(), (request.adapter or "").encode()]
+        if index == 0:
+            request = self._request
+            for tag, name in ((_SALT, request.cache_salt), (_ADAPTER, request.adapter)):
+                if name:  # an empty one is none
+                    content = name.encode()
+                    parts += [tag, struct.pack("<Q", len(content)), content]
         start, stop = index * self._block_size, (index + 1) * self._block_size
         for key in self._cache_keys:
             if key.start < stop and start < key.stop:
-                parts += [struct.pack("<q", key.start - start), key.identity]
-        return b"".join(struct.pack("<I", len(part)) + part for part in parts)
+                place = (key.start - start, key.stop - start, len(key.identity))
+                parts += [_INPUT, struct.pack("<qqQ", *place), key.identity]
+        return b"".join(parts)

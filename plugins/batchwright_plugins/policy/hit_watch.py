@@ -98,7 +98,8 @@ class HitWatch:
 
 def _identity(request: RequestView, depths: list[int]) -> list[bytes]:
     """Identities of a request's first tokens, up to each of several ascending depths."""
-    digest = hashlib.blake2b(repr((request.cache_salt, request.adapter)).encode(), digest_size=16)
+    identity = request.cache_salt or "", request.adapter or ""  # an empty one is none
+    digest = hashlib.blake2b(repr(identity).encode(), digest_size=16)
     found, start = [], 0
     for depth in depths:
         digest.update(request.token_bytes(start, depth))

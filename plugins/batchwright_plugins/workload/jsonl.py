@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from functools import cached_property
-from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
 
+from batchwright.number_bounds import MAX_SECONDS, MAX_TOKEN_ID, token_ids_problem, unmet_bounds
 from batchwright.option import option
 from batchwright.protocols import Arrival, Workload
 from batchwright_plugins.workload.lines import TraceFile
@@ -20,19 +20,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Jsonl"]
 
-_FIELDS: Final[dict[str, tuple[type[Any], ...]]] = {
-    "request_id": (str,),
-    "client": (str,),
-    "group": (str,),
-    "slo_class": (str,),
-    "priority": (int,),
-    "deadline": (int, float),
-    "hints": (dict,),
-    "max_tokens": (int,),
-    "output_token_id": (int,),
+_FIELDS: Final[dict[str, type[Any]]] = {
+    "request_id": str,
+    "client": str,
+    "group": str,
+    "slo_class": str,
+    "hints": dict,
 }
-_WORDS = {str: "a string", int: "an integer", float: "a finite number", dict: "an object"}
+_NUMBERS: Final = ("priority", "deadline", "max_tokens", "output_token_id")
+_WORDS: Final[dict[type[Any], str]] = {str: "a string", dict: "an object"}
 _OWN: Final = ("time", "prompt_tokens", "output_tokens", "prompt_token_ids", "prefix")
+_KEYS: Final = (*_OWN, *_FIELDS, *_NUMBERS)
 
 
 @frozen
@@ -101,12 +99,12 @@ class Jsonl(Workload):
             raise self.file.broken(number, f"a JSON object ({error})", line) from None
         if not isinstance(record, dict):
             raise self.file.broken(number, "a JSON object", record)
-        unknown = sorted(set(record).difference(_OWN, _FIELDS))
+        unknown = sorted(set(record).difference(_KEYS))
         if unknown:
-            raise self.file.broken(number, f"only keys of {[*_OWN, *_FIELDS]}", unknown[0])
-        time = record.get("time")
-        if isinstance(time, bool) or not isinstance(time, int | float) or not 0 <= time < inf:
-            raise self.file.broken(number, "time, a number >= 0 and < inf", time)
+            raise self.file.broken(number, f"only keys of {list(_KEYS)}", unknown[0])
+        time: Any = record.get("time")
+        if unmet_bounds("arrival_time", time) is not None or time < 0:
+            raise self.file.broken(number, f"time, a number >= 0 and <= {MAX_SECONDS}", time)
         return Arrival(
             time=float(time),
             prompt_token_ids=self._prompt(number, record),
@@ -115,21 +113,26 @@ class Jsonl(Workload):
         )
 
     def _fields(self, number: int, record: dict[str, Any]) -> dict[str, Any]:
-        fields = {}
-        for name, kinds in _FIELDS.items():
-            if record.get(name) is None:
-                continue
-            value = record[name]
-            if isinstance(value, bool) or not isinstance(value, kinds) or not _is_sound(value):
-                raise self.file.broken(number, f"{name}, {_WORDS[kinds[-1]]}", value)
-            fields[name] = value
+        fields = {name: record[name] for name in _FIELDS if record.get(name) is not None}
+        for name, value in fields.items():
+            if not isinstance(value, _FIELDS[name]) or not _is_sound(value):
+                raise self.file.broken(number, f"{name}, {_WORDS[_FIELDS[name]]}", value)
+        for name in _NUMBERS:
+            value = record.get(name)
+            if value is not None:
+                unmet = unmet_bounds(name, value)
+                if unmet is not None:
+                    raise self.file.broken(number, f"{name}, {unmet}", value)
+                fields[name] = value
         return fields
 
     def _prompt(self, number: int, record: dict[str, Any]) -> Any:
         given = record.get("prompt_token_ids")
         if given is not None:
-            if not isinstance(given, list) or not given or not all(map(_is_token, given)):
-                raise self.file.broken(number, "prompt_token_ids, token ids", given)
+            is_list = isinstance(given, list) and bool(given)
+            if not is_list or token_ids_problem("prompt_token_ids", given) is not None:
+                expected = f"prompt_token_ids, token ids from 0 to {MAX_TOKEN_ID}"
+                raise self.file.broken(number, expected, given)
             return given
         total = self.file.count(number, "prompt_tokens", record.get("prompt_tokens"))
         prefix = record.get("prefix", {})
@@ -150,12 +153,6 @@ class Jsonl(Workload):
         return SHARED_TOKENS + self._names.setdefault(name, len(self._names))
 
 
-def _is_token(value: object) -> bool:
-    return type(value) is int and 0 <= value < 1 << 32
-
-
 def _is_sound(value: Any) -> bool:
-    """Whether a number is finite, and a text can be written."""
-    if isinstance(value, str):
-        return not any("\ud800" <= letter <= "\udfff" for letter in value)
-    return not isinstance(value, float) or isfinite(value)
+    """Tell whether a text can be written."""
+    return not isinstance(value, str) or not any("\ud800" <= c <= "\udfff" for c in value)

@@ -51,7 +51,7 @@ class Fragile(ScriptedExecutor):
         if point == "before":
             self._die("no device")
         if point == "halfway":  # some KV is written, nothing sampled
-            self._take_over(plan)
+            self._update(plan)
             for request_id in list(plan.num_scheduled_tokens)[:1]:
                 self._write(plan, request_id)
             self._die("lost halfway")

@@ -38,7 +38,7 @@ def run_bare(scheduler, *, max_steps=60):
         if not scheduler.has_unfinished:
             break
         plan = scheduler.schedule()
-        scheduler.update_from_output(plan, executor.execute(plan))
+        scheduler.update_from_output(plan, executor.run(plan))
 
 
 # -- Faults in the books and in the plan: the observer and the driver see them ------

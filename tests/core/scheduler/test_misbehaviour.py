@@ -125,7 +125,16 @@ class TestAppointmentsThatNeverCome:
         ("arrival_time", float("nan")),
         ("arrival_time", "now"),
         ("deadline", float("nan")),
+        ("priority", 2**63),
+        ("arrival_time", 10**400),
+        ("deadline", float("inf")),
+        ("deadline", -(10**400)),
+        ("eos_token_id", (2**32,)),
         ("cache_keys", ("image",)),
+        ("cache_keys", (CacheKey(-1, 1, b"image"),)),
+        ("cache_keys", (CacheKey(0, 21, b"image"),)),
+        ("cache_keys", (CacheKey(2**63, 2**64, b"image"),)),
+        ("cache_keys", (CacheKey(5, 5, b"image"),)),
         ("cache_keys", (CacheKey(0, 1, "image"),)),  # type: ignore[arg-type]
     ],
 )

@@ -486,6 +486,17 @@ class Forgetful(ScriptedExecutor):
         return output
 
 
+class Fragile(ScriptedExecutor):
+    """Fails the whole step over one request."""
+
+    name = "fragile"
+
+    def run(self, plan):
+        for request in plan.scheduled_new_reqs:
+            self.add_request(request)
+        return self.execute(plan)
+
+
 class Stumbles(Observer):
     """Falls over its second step."""
 
@@ -644,6 +655,7 @@ BAD: list[tuple[str, type, str]] = [
     ("hasher", Salted, "test_digests_are_the_same_in_every_process"),
     ("eviction", LastFirst, "test_blocks_are_free_once"),
     ("executor", Forgetful, "test_answers_do_not_depend_on_the_plan"),
+    ("executor", Fragile, "test_request_that_cannot_be_taken_up_ends_alone"),
     ("attention", Uncapped, "test_outputs_equal_dense_attention"),
     ("observer", Stumbles, "test_every_request_ends_once_with_its_own_answer"),
     ("observer", Rich, "test_summary_is_plain"),

@@ -51,7 +51,7 @@ REFERENCE = reference_output(make_request("A", PROMPT, 4), ScriptedModel())
 def started():
     """An executor of 4-token blocks that has computed A's prompt in blocks 1 and 2."""
     executor = ScriptedExecutor.standalone(8, 4)
-    output = executor.execute(plan_of(0, [new_request("A", PROMPT, [1, 2])], tokens={"A": 5}))
+    output = executor.run(plan_of(0, [new_request("A", PROMPT, [1, 2])], tokens={"A": 5}))
     assert output.sampled_token_ids == [[REFERENCE[0]]]
     return executor
 
@@ -88,27 +88,27 @@ def test_reference_stops_where_the_scheduler_would():
 
 def test_chunks_answer_only_when_the_prompt_is_complete():
     executor = ScriptedExecutor.standalone(8, 4)
-    first = executor.execute(plan_of(0, [new_request("A", PROMPT, [3])], tokens={"A": 4}))
+    first = executor.run(plan_of(0, [new_request("A", PROMPT, [3])], tokens={"A": 4}))
     assert first.sampled_token_ids == [[]]
-    last = executor.execute(plan_of(1, cached=known("A", 4, 0, [1]), tokens={"A": 1}))
+    last = executor.run(plan_of(1, cached=known("A", 4, 0, [1]), tokens={"A": 1}))
     assert last.sampled_token_ids == [[REFERENCE[0]]]
 
 
 def test_a_pipeline_computes_tokens_that_the_scheduler_has_yet_to_see():
     executor = started()
     for step in (1, 2):
-        output = executor.execute(plan_of(step, cached=known("A", 4 + step, 0), tokens={"A": 1}))
+        output = executor.run(plan_of(step, cached=known("A", 4 + step, 0), tokens={"A": 1}))
         assert output.sampled_token_ids == [[REFERENCE[step]]]
 
 
 def test_resumed_and_restarted_requests_go_on_where_they_were():
     executor = started()
     resumed = known("A", 0, 1, [4, 5], resumed=True)
-    output = executor.execute(plan_of(1, cached=resumed, tokens={"A": 6}))
+    output = executor.run(plan_of(1, cached=resumed, tokens={"A": 6}))
     assert output.sampled_token_ids == [[REFERENCE[1]]]
     executor.restart()
     again = new_request("A", PROMPT, [6, 7], outputs=REFERENCE[:2])
-    output = executor.execute(plan_of(2, [again], tokens={"A": 7}))
+    output = executor.run(plan_of(2, [again], tokens={"A": 7}))
     assert output.sampled_token_ids == [[REFERENCE[2]]]
 
 
@@ -121,7 +121,7 @@ def test_resumed_and_restarted_requests_go_on_where_they_were():
     ],
 )
 def test_drafts_are_accepted_while_they_are_right(drafts, answer):
-    output = started().execute(
+    output = started().run(
         plan_of(
             1, cached=known("A", 5, 1), tokens={"A": 3}, scheduled_draft_token_ids={"A": drafts}
         )
@@ -131,13 +131,13 @@ def test_drafts_are_accepted_while_they_are_right(drafts, answer):
 
 def test_proposed_drafts_are_right_but_for_some():
     executor = ScriptedExecutor.standalone(8, 4, num_draft_tokens=3, draft_errors_one_in=10**9)
-    output = executor.execute(plan_of(0, [new_request("A", PROMPT, [1, 2])], tokens={"A": 5}))
+    output = executor.run(plan_of(0, [new_request("A", PROMPT, [1, 2])], tokens={"A": 5}))
     assert output.draft_token_ids == {"A": REFERENCE[1:4]}
 
 
 def test_requests_of_one_step_may_share_blocks():
     executor = ScriptedExecutor.standalone(8, 4)
-    output = executor.execute(
+    output = executor.run(
         plan_of(
             0,
             [new_request("A", PROMPT, [1, 2]), new_request("B", PROMPT, [1, 3], computed=4)],
@@ -150,14 +150,14 @@ def test_requests_of_one_step_may_share_blocks():
 def test_block_copies_are_made_before_anything_is_computed():
     executor = started()
     copied = new_request("B", PROMPT, [3, 4], computed=4)
-    output = executor.execute(plan_of(1, [copied], tokens={"B": 1}, block_copies=[BlockCopy(1, 3)]))
+    output = executor.run(plan_of(1, [copied], tokens={"B": 1}, block_copies=[BlockCopy(1, 3)]))
     assert output.sampled_token_ids == [[REFERENCE[0]]]
 
 
 def test_errors_are_answered_once():
     executor = started()
     executor.errors["A"] = "out of luck"
-    output = executor.execute(plan_of(1, cached=known("A", 5, 1), tokens={"A": 1}))
+    output = executor.run(plan_of(1, cached=known("A", 5, 1), tokens={"A": 1}))
     assert (output.errors, output.sampled_token_ids) == ({"A": "out of luck"}, [[]])
     assert executor.errors == {}
 
@@ -184,22 +184,22 @@ def test_errors_are_answered_once():
 )
 def test_wrong_plans_are_refused(plan, message):
     with pytest.raises(InvariantError, match=message):
-        started().execute(plan)
+        started().run(plan)
 
 
 def test_without_verification_wrong_memory_changes_the_answer():
     executor = ScriptedExecutor.standalone(8, 4, verify=False)
-    executor.execute(plan_of(0, [new_request("A", PROMPT, [1, 2])], tokens={"A": 5}))
+    executor.run(plan_of(0, [new_request("A", PROMPT, [1, 2])], tokens={"A": 5}))
     executor.memory.write([1], 2, 12345)
-    output = executor.execute(plan_of(1, cached=known("A", 5, 1), tokens={"A": 1}))
+    output = executor.run(plan_of(1, cached=known("A", 5, 1), tokens={"A": 1}))
     assert output.sampled_token_ids != [[REFERENCE[1]]]
 
 
 def test_ended_requests_are_forgotten():
     executor = started()
-    executor.execute(plan_of(1, finished_req_ids=["A", "never seen"]))
+    executor.run(plan_of(1, finished_req_ids=["A", "never seen"]))
     with pytest.raises(InvariantError, match=r"^E2"):
-        executor.execute(plan_of(2, cached=known("A", 5, 1), tokens={"A": 1}))
+        executor.run(plan_of(2, cached=known("A", 5, 1), tokens={"A": 1}))
 
 
 def test_memory_reads_what_was_written_through_the_table():

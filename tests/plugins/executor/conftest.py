@@ -146,7 +146,7 @@ class PlanDriver:
         self, grants: dict[str, int], drafts: dict[str, list[int]] | None = None
     ) -> ModelOutput:
         """Plan, execute, and take the tokens over."""
-        output = self.executor.execute(self.plan(grants, drafts))
+        output = self.executor.run(self.plan(grants, drafts))
         assert sorted(output.req_ids) == sorted(grants)
         for req_id, tokens in zip(output.req_ids, output.sampled_token_ids, strict=True):
             request = self.live[req_id]

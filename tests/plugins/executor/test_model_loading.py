@@ -234,16 +234,16 @@ def test_calls_out_of_order_are_refused(tiny_model: Callable[..., Path]) -> None
         executor.allocate_kv(4, 4)
     executor.load(ModelSettings(path=str(tiny_model("llama")), attention=[backend()]))
     with pytest.raises(ExecutorError, match="before a KV cache"):
-        executor.execute(plan)
+        executor.run(plan)
     executor.restart()
     executor.allocate_kv(4, 4)
-    assert executor.execute(plan).req_ids == []
+    assert executor.run(plan).req_ids == []
     plan.swap_ins["a"] = [(0, 1)]
     with pytest.raises(ExecutorError, match="swap"):
-        executor.execute(plan)
+        executor.run(plan)
     executor.close()
     with pytest.raises(ExecutorError, match="before a KV cache"):
-        executor.execute(plan)
+        executor.run(plan)
 
 
 def test_options_are_checked_and_documented() -> None:

@@ -218,7 +218,7 @@ def test_execute_keeps_tokens_that_the_scheduler_has_yet_to_see(
     driver.live["a"].computed = 3
     second = driver.plan({"a": 1})
     assert second.scheduled_cached_reqs.num_output_tokens[0] == 0
-    tokens = [driver.executor.execute(plan).sampled_token_ids[0][0] for plan in (first, second)]
+    tokens = [driver.executor.run(plan).sampled_token_ids[0][0] for plan in (first, second)]
     assert reference(folder, [4, 5, 6], 2) == tokens
 
 
@@ -339,7 +339,7 @@ def test_errors_end_one_request_alone(tiny_model: Callable[..., Path], make_driv
     from attrs import evolve
 
     plan.scheduled_new_reqs[-1] = evolve(plan.scheduled_new_reqs[-1], adapter="sql")
-    output = driver.executor.execute(plan)
+    output = driver.executor.run(plan)
     assert {"foreign", "unknown", "adapted"} == output.errors.keys()
     assert "97" in output.errors["foreign"]
     assert "does not know" in output.errors["unknown"]
@@ -358,7 +358,7 @@ def test_errors_name_what_a_plan_gets_wrong(
         driver.add(name, [4, 5, 6, 7, 8])
     plan = driver.plan({"a": 6, "b": 5, "c": 3, "d": 6}, {"c": [1], "d": [97]})
     plan.scheduled_new_reqs[1].block_ids.pop()
-    errors = driver.executor.execute(plan).errors
+    errors = driver.executor.run(plan).errors
     assert "grants 6" in errors["a"]
     assert "do not hold" in errors["b"]
     assert "before the last known token" in errors["c"]

@@ -26,7 +26,7 @@ def make_scheduler(depth=1, **options):
 
 def turn(scheduler, executor):
     plan = scheduler.schedule()
-    return scheduler.update_from_output(plan, executor.execute(plan))
+    return scheduler.update_from_output(plan, executor.run(plan))
 
 
 def test_a_clean_run_is_counted():

@@ -263,7 +263,7 @@ BROKEN = [
         "jsonl",
         '{"time": 0, "prompt_tokens": 1, "output_tokens": 1, "deadline": NaN}\n',
         1,
-        "expected deadline, a finite number, got nan",
+        "expected deadline, a number from -9007199254740992 to 9007199254740992 (seconds), got nan",
     ),
     (
         "jsonl",
@@ -294,6 +294,22 @@ BROKEN = [
         '{"time": 1, "prompt_tokens": 3, "output_tokens": 1}\n',
         2,
         "expected a time not before 2.0",
+    ),
+    *(
+        (
+            "jsonl",
+            f'{{"time": 0, "prompt_tokens": 3, "output_tokens": 1, "{name}": {value}}}\n',
+            1,
+            f"expected {name}, ",
+        )
+        for name, value in [
+            ("deadline", 10**400),
+            ("priority", 2**63),
+            ("max_tokens", 0),
+            ("max_tokens", 2**31),
+            ("output_token_id", 2**32),
+            ("time", 10**400),
+        ]
     ),
     ("sharegpt", "[\n{", 2, "expected JSON"),
     ("sharegpt", "{}", 1, "expected an array of conversations"),

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from batchwright.assembly import Assembly
 from batchwright.clock import VirtualClock
 from batchwright.config import Config
-from batchwright.messages import CachedRequestData, SchedulerOutput
+from batchwright.messages import CachedRequestData, ModelOutput, NewRequestData, SchedulerOutput
 from batchwright.protocols import Executor, ModelInfo, ModelSettings
 from batchwright.request import Request
 from batchwright.scheduler import Scheduler
@@ -18,6 +18,7 @@ from batchwright.testing.driver import Driver
 from batchwright.testing.requests import make_request, prompt_tokens
 
 NUM_BLOCKS = 24
+_UNLUCKY = "r3"  # shares no prefix, so that no other request goes on from its blocks
 _NOTHING = SchedulerOutput(
     step_id=0,
     scheduled_new_reqs=[],
@@ -69,6 +70,45 @@ class ExecutorConformance(Conformance):
         with ThreadPoolExecutor(1) as thread:
             work = thread.submit(self._run, scheduler, executor, self._requests(info))
         assert work.result() == self._alone()
+
+    def test_request_that_cannot_be_taken_up_ends_alone(self) -> None:
+        """The others are answered as if it had never come, with plans in flight or without."""
+        expected = self._alone()
+        del expected[_UNLUCKY]
+        for depth in (1, 2, 3):
+            executor, info = self._ready(NUM_BLOCKS)
+            self._make_unlucky(executor)
+            scheduler = self._scheduler(NUM_BLOCKS, info, depth, max_num_batched_tokens=24)
+            driver, requests = Driver(scheduler, executor, depth=depth), self._requests(info)
+            driver.add(*requests)
+            driver.finish()
+            ends = {r.request_id: r.finish for r in requests if r.finish is not None}
+            assert [name for name, end in ends.items() if end.reason == "error"] == [_UNLUCKY]
+            assert "could not take it up: OverflowError: too large" in ends[_UNLUCKY].detail
+            outputs = driver.recorder.outputs
+            assert {name: row for name, row in outputs.items() if row} == expected
+
+    def test_unknown_request_may_be_removed(self) -> None:
+        """It may have ended before it was told of, or while it was taken up."""
+        executor, _ = self._ready(NUM_BLOCKS)
+        executor.remove_request("never seen")
+
+    def _make_unlucky(self, executor: Executor) -> None:
+        """Let an executor fail while it takes up one request, after it has done so."""
+        add, execute = executor.add_request, executor.execute
+
+        def add_request(request: NewRequestData) -> None:
+            add(request)
+            if request.req_id == _UNLUCKY:
+                raise OverflowError("too large")
+
+        def execute_others(plan: SchedulerOutput) -> ModelOutput:
+            assert _UNLUCKY not in plan.num_scheduled_tokens
+            assert plan.total_num_scheduled_tokens == sum(plan.num_scheduled_tokens.values())
+            return execute(plan)
+
+        executor.add_request = add_request  # type: ignore[method-assign]
+        executor.execute = execute_others  # type: ignore[method-assign]
 
     def test_plan_without_tokens_is_accepted(self) -> None:
         """It may have ends to note, or nothing at all."""
@@ -153,10 +193,13 @@ class ExecutorConformance(Conformance):
             found.append(assembly.make(config.once("attention"), LIMITS))
         return found
 
-    def _scheduler(self, num_blocks: int, info: ModelInfo, **options: Any) -> Scheduler:
+    def _scheduler(
+        self, num_blocks: int, info: ModelInfo, depth: int = 1, **options: Any
+    ) -> Scheduler:
         config = {
             "scheduler": {
                 "max_num_seqs": 4,
+                "pipeline_depth": depth,
                 "max_num_batched_tokens": options.pop("max_num_batched_tokens", 256),
             },
             "model": {"max_model_len": min(200, info.max_model_len)},

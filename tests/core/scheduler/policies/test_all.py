@@ -153,7 +153,7 @@ class Run:
             plan = self.scheduler.schedule()
             self.scheduler.clock.advance(1.0)  # type: ignore[attr-defined]
             self.recorder.planned(plan)
-            self.flying.append((plan, self.executor.execute(plan)))
+            self.flying.append((plan, self.executor.run(plan)))
             if len(self.flying) == self.depth:
                 outputs = self.scheduler.update_from_output(*self.flying.popleft())
                 self.recorder.updated(outputs)
