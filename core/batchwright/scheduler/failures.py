@@ -30,25 +30,31 @@ class Failures:
     def end(self, flight: Flight, errors: Mapping[str, str]) -> None:
         """End requests of a step that is done; its answers for others still count.
 
+        A request that fails because it shares blocks of one that failed does not end.
+
         Args:
             flight: The step, in flight no more.
             errors: By request id, why it could not be computed; other ids are ignored.
         """
-        failed = [request for request in flight.requests if request.request_id in errors]
+        failed = [
+            request
+            for request in flight.requests
+            if request.request_id in errors and request.request_id not in flight.dropped
+        ]
         if not failed:
             return
-        starts = {r.request_id: _start(flight.plan, r.request_id) for r in failed}
-        self._state.failed_ids += starts
-        flights = [flight, *self._state.fence.flights]
-        tables = self._tables(flights, starts)
-        void = self._void_blocks(tables, starts)
-        self._state.kv.unpublish_blocks(list(void))
+        state, flights = self._state, [flight, *self._state.fence.flights]
+        state.failed_ids += [request.request_id for request in failed]
+        tables = self._tables(flights, [request.request_id for request in failed])
+        void: dict[int, None] = {}
         for request in failed:
-            if request.finish is None:
+            if self._avoid(tables, request.request_id, flight.plan, void):
                 detail = str(errors[request.request_id])
-                self._departures.finish(request, RequestStatus.FINISHED_ERROR, detail)
+                if request.finish is None:
+                    self._departures.finish(request, RequestStatus.FINISHED_ERROR, detail)
+        state.kv.unpublish_blocks(list(void))
         spoilt = dict.fromkeys(name for name, table in tables if not void.keys().isdisjoint(table))
-        self._rewind([name for name in spoilt if name in self._state.requests], flights)
+        self._rewind([name for name in spoilt if name in state.requests], flights)
 
     def _tables(self, flights: list[Flight], failed: Iterable[str]) -> list[Table]:
         """Tables that may hold a block of a failed request, detached ones included.
@@ -65,20 +71,33 @@ class Failures:
         tables = [(r.request_id, state.kv.block_ids(r.view)) for r in live]
         return [*tables, *flights[0].returned, *state.fence.tables()]
 
-    def _void_blocks(self, tables: list[Table], starts: Mapping[str, int]) -> dict[int, None]:
-        """Blocks that hold positions of the failed requests, or positions behind such ones."""
-        size = self._state.limits.block_size
-        void: dict[int, None] = {}
-        for name, table in tables:
-            if name in starts:
-                void.update(dict.fromkeys(table[starts[name] // size :]))
+    def _avoid(
+        self, tables: list[Table], name: str, plan: SchedulerOutput, void: dict[int, None]
+    ) -> bool:
+        """Add the blocks that hold positions of a failed request, or positions behind them.
+
+        Args:
+            tables: All tables that may hold such a block.
+            name: The failed request.
+            plan: The plan that was to compute it.
+            void: Such blocks of requests that failed before it; extended.
+
+        Returns:
+            Whether the fault is its own: not if what it was computed from is void.
+        """
+        first = _start(plan, name) // self._state.limits.block_size
+        own = [table for request_id, table in tables if request_id == name]
+        if any(not void.keys().isdisjoint(table[:first]) for table in own):
+            return False
+        for table in own:
+            void.update(dict.fromkeys(table[first:]))
         num_known = -1
         while num_known < len(void):
             num_known = len(void)
             for _, table in tables:
                 first = next((i for i, block in enumerate(table) if block in void), len(table))
                 void.update(dict.fromkeys(table[first:]))
-        return void
+        return True
 
     def _rewind(self, names: list[str], flights: list[Flight]) -> None:
         """Have live requests wait again, and drop what steps in flight answer for them."""

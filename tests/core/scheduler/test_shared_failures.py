@@ -117,6 +117,17 @@ def test_request_that_shares_failed_blocks_is_rewound(depth):
     assert (b.finish.reason, b.num_recomputed_tokens) == ("length", 68)
 
 
+def test_request_that_fails_because_of_shared_blocks_is_rewound():
+    """What B reads of A's blocks may make its logits infinite: that is no fault of B."""
+    driver = driver_of(threshold=80)
+    driver.add(make_request("F", 3, 20), shared("A"), shared("B"))
+    driver.plan()
+    driver.executor.errors.update(A="out of luck", B="its logits are not finite")
+    assert list(driver.update().finished) == ["A"]
+    driver.finish()
+    assert driver.requests[2].finish.reason == "length"
+
+
 def test_rewinding_reaches_those_that_share_with_the_rewound():
     """C shares with B what B computed behind A's failed blocks; both go on, and are right."""
     driver = driver_of(depth=3, threshold=80)
