@@ -152,9 +152,7 @@ def summarize(grid: Grid, outcomes: Sequence[Outcome], key: str) -> Summary:
         key: Key of the measure that contenders are ranked by.
     """
     ranking = MEASURES[key]
-    mine: dict[tuple[str, str], list[Outcome]] = {
-        (policy, variation): [] for policy in grid.policies for variation in grid.variations
-    }
+    mine: dict[tuple[str, str], list[Outcome]] = {name: [] for name in grid.contenders}
     for outcome in outcomes:
         mine[outcome.policy, outcome.variation].append(outcome)
     baseline = _figures(next(iter(mine.values())), key)
