@@ -21,7 +21,7 @@ from batchwright.messages import (
     TokenLogprobs,
 )
 from batchwright.metrics import RequestTimes
-from batchwright.phases import BOOKKEEPING, SCHEDULING, Phases
+from batchwright.phases import BOOKKEEPING, SCHEDULING, Decisions, Phases
 from batchwright.pipeline import BackgroundPipeline, Pipeline
 from batchwright.protocols import Executor, ModelInfo, Tokenizer
 from batchwright.protocols.component import overrides
@@ -49,6 +49,7 @@ class Engine:
 
     Attributes:
         phases: What the time of steps went to.
+        decisions: Wall-clock time of the scheduler's calls.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Engine:
         self.executor = executor
         self.model = model
         self.phases = executor.phases = Phases(scheduler.clock)
+        self.decisions = Decisions()
         self._max_restarts = max_restarts
         self._num_failures = 0
         self._leaps = overrides(executor, "leap") and not executor.has_halves
@@ -136,9 +138,22 @@ class Engine:
             eos_token_id=self.model.eos_token_ids,
             **fields,
         )
-        self.scheduler.add_request(request)
+        self.submit(request)
         self._answers[request_id] = _Answer(request, self.tokenizer)
         return request_id
+
+    def submit(self, request: Request) -> None:
+        """Queue a request whose answer the caller collects from ``advance``.
+
+        Raises:
+            RequestRefusedError: It could never run, or a gate rejects it.
+        """
+        decisions = self.decisions
+        began = decisions.now()
+        try:
+            self.scheduler.add_request(request)
+        finally:
+            decisions.seconds += decisions.now() - began
 
     def abort(self, request_ids: str | Iterable[str]) -> None:
         """End requests at once; unknown ids are ignored."""
@@ -176,7 +191,7 @@ class Engine:
         pipeline.start()
         depth = self.scheduler.pipeline_depth if self.scheduler.requests else 1
         while len(pipeline.plans) < depth:
-            plan = self.scheduler.schedule()
+            plan = self._plan()
             pipeline.lap(SCHEDULING)
             pipeline.put(plan)
             if plan.is_empty:
@@ -185,12 +200,24 @@ class Engine:
         pipeline.lap(BOOKKEEPING)
         return outputs
 
+    def _plan(self) -> SchedulerOutput:
+        decisions = self.decisions
+        began = decisions.now()
+        plan = self.scheduler.schedule()
+        decisions.seconds += decisions.now() - began
+        decisions.num_steps += 1
+        return plan
+
     def _compute_next(self) -> tuple[SchedulerOutput, StepOutputs | None]:
         plan = self._pipeline.plans[0]
         output = self._execute(plan)
         if output is None:
             return plan, None
-        return plan, self.scheduler.update_from_output(plan, output)
+        decisions = self.decisions
+        began = decisions.now()
+        outputs = self.scheduler.update_from_output(plan, output)
+        decisions.seconds += decisions.now() - began
+        return plan, outputs
 
     def leap(self, until: float) -> dict[str, Finish] | None:
         """Compute many steps at once, as far as nothing is decided in them.

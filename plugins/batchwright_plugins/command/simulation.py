@@ -166,7 +166,7 @@ class Simulation:
         if request_id not in self._live:
             self._truth.expect(request_id, arrival.num_output_tokens, token_id)
         try:
-            self._scheduler.add_request(request)
+            self.engine.submit(request)
         except RequestRefusedError as error:
             self._refuse(arrival, request, error.reason)
         else:

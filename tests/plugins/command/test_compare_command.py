@@ -227,6 +227,88 @@ def test_changed_options_and_files_are_run_anew(folder: Path) -> None:
     assert "[1/2]" in on_trace(folder, *arguments).stderr
 
 
+SIGNED = """
+import importlib
+
+from batchwright import SchedulingPolicy, hookimpl
+{top}
+
+
+class Signed(SchedulingPolicy):
+    name = "signed"
+
+    def key(self, request):
+        {within}
+        return sign * request.num_prompt_tokens
+
+
+@hookimpl
+def batchwright_register_policy():
+    return [Signed]
+"""
+COMPUTED = "sign = importlib.import_module('{0}'[::-1][::-1]).sign"
+
+
+@pytest.mark.parametrize(
+    ("top", "within"), [("from {0} import sign", ""), ("", "from {0} import sign"), ("", COMPUTED)]
+)
+def test_code_that_a_policy_imports_counts(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, top: str, within: str
+) -> None:
+    """At the top of its file, in a function, and under a computed name."""
+    module = f"signs_{folder.name.rpartition('_')[2]}_{len(top)}_{len(within)}"
+    monkeypatch.syspath_prepend(folder)
+    (folder / "signed.py").write_text(
+        SIGNED.format(top=top.format(module), within=within.format(module))
+    )
+    arguments = ("--policy", "fcfs", "--policy", str(folder / "signed.py"))
+    found = []
+    for sign, reported in (
+        ("1", "[2/2] signed"),
+        ("-1", "1 of 2 cells are done already\n[2/2] si"),
+    ):
+        (folder / f"{module}.py").write_text(f"sign = {sign}")
+        result = on_trace(folder, *arguments, "-o", "scheduler.max_num_seqs=1")
+        assert reported in result.stderr
+        found.append(table(folder)[1]["e2e_mean"])
+    assert found[0] != found[1]
+    assert on_trace(folder, *arguments, "-o", "scheduler.max_num_seqs=1").stderr.startswith("2 of")
+
+
+def test_two_at_once_in_one_folder_both_finish(folder: Path) -> None:
+    arguments = ["--policy", "fcfs", "--policy", "sjf", "--seeds", "1"]
+    running = [background(folder, *arguments) for _ in range(2)]
+    for process in running:
+        output, errors = process.communicate(timeout=120)
+        assert (process.returncode, output.count("2 of 2 cells")) == (0, 1), errors
+    assert [row["policy"] for row in table(folder)] == ["fcfs", "sjf"]
+    assert len(records(folder)) == 2
+    assert not [*(folder / "out").rglob("*.part")]
+    assert compare(folder, *arguments).stderr == "2 of 2 cells are done already\n"
+
+
+def background(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    command = [
+        sys.executable, "-m", "batchwright", "compare", "--config", str(folder / "run.toml"),
+        "--workload", "poisson", "-j", "1", "--output", str(folder / "out"), *arguments,
+    ]  # fmt: skip
+    env = {**os.environ, "PYTHONPATH": f"{ROOT / 'core'}:{ROOT / 'plugins'}"}
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, env=env, text=True, **pipes)
+
+
+def test_page_says_which_code_was_compared(folder: Path) -> None:
+    arguments = ("--policy", "fcfs", "--policy", f"{folder / 'policies.py'}:shortest")
+    pages = []
+    for text in (POLICIES, POLICIES + "\n"):
+        (folder / "policies.py").write_text(text)
+        on_trace(folder, *arguments)
+        pages.append(re.findall(r"(fcfs|shortest) ([0-9a-f]{12}) \((\w+\.py)\)", shown(folder)))
+    assert [entry[::2] for entry in pages[0]] == [("fcfs", "fcfs.py"), ("shortest", "policies.py")]
+    assert pages[0][0] == pages[1][0]
+    assert pages[0][1] != pages[1][1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -498,14 +580,7 @@ def test_ctrl_c_keeps_finished_cells(folder: Path) -> None:
     """The second cell never ends; what is done is reported, and not run again."""
     (folder / "hangs.py").write_text(HANGS)
     arguments = ["--policy", "fcfs", "--policy", str(folder / "hangs.py"), "--seeds", "1"]
-    command = [
-        sys.executable, "-m", "batchwright", "compare", "--config", str(folder / "run.toml"),
-        "--workload", "poisson", "-j", "1", "--output", str(folder / "out"), *arguments,
-    ]  # fmt: skip
-    env = {**os.environ, "PYTHONPATH": f"{ROOT / 'core'}:{ROOT / 'plugins'}"}
-    process = subprocess.Popen(
-        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    process = background(folder, *arguments)
     while not (folder / "hanging").exists() and process.poll() is None:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)

@@ -18,7 +18,7 @@ from batchwright_plugins.command.comparison.fairness import (
 from batchwright_plugins.command.comparison.requests import Ended, passed_over, requests_of
 from batchwright_plugins.command.comparison.targets import Targets
 
-__all__ = ["ClientFigures", "Outcome", "measure"]
+__all__ = ["ClientFigures", "Outcome", "fault_of", "measure"]
 
 _PERCENTILES = (50, 90, 99)
 _BLAMED = re.compile(r"\w+\(\) (?:raised|returned) ")
@@ -81,8 +81,7 @@ def measure(record: Mapping[str, Any], targets: Targets, starved_after: float) -
         starved_after: Seconds for which a request may be passed over.
     """
     where = {name: record[name] for name in ("policy", "variation", "rate", "seed")}
-    fault = record["fault"]
-    text = f"{fault['kind']}: {fault['message']}" if fault else _failures(record["requests"])
+    text = fault_of(record)
     if text:
         return Outcome(**where, fault=text, notes=(), figures={}, by_class={}, clients={},
                        latencies={}, series={}, record=record)  # fmt: skip
@@ -115,6 +114,14 @@ def measure(record: Mapping[str, Any], targets: Targets, starved_after: float) -
         series=series,
         record=record,
     )
+
+
+def fault_of(record: Mapping[str, Any]) -> str:
+    """What ended a cell, or what a component did wrong on its requests; empty if nothing."""
+    fault = record["fault"]
+    if fault:
+        return f"{fault['kind']}: {fault['message']}"
+    return _failures(record["requests"])
 
 
 def _sorted(requests: Sequence[Ended], name: str) -> array[float]:

@@ -88,5 +88,5 @@ def test_options_of_policies_that_do_not_take_part_are_refused(folder: Path) -> 
         grid(folder / "plain.toml", "fcfs", file, vary=("policy.mien.aging=1,2",))
     with pytest.raises(ConfigError, match="there is no policy 'mien'"):
         grid(folder / "plain.toml", "fcfs", file, overrides=("policy.mien.aging=1",))
-    with pytest.raises(ConfigError, match="policy.mine.agin"):
+    with pytest.raises(ConfigError, match=r"policy\.mine\.agin"):
         grid(folder / "plain.toml", "fcfs", file, vary=("policy.mine.agin=1,2",))

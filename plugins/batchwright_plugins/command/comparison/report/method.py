@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from batchwright_plugins.command.comparison.measure import MEASURES
 from batchwright_plugins.command.comparison.recorder import OUTPUT_WEIGHT
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from batchwright_plugins.command.comparison.summary import Summary
 
 __all__ = ["oracle_stamp", "render_method"]
+
+_MOST_FILES: Final = 6
 
 
 def oracle_stamp(outcomes: Iterable[Outcome]) -> str:
@@ -69,6 +71,7 @@ def _facts(
                              "checked at the end of each cell")  # fmt: skip
     yield "versions", _all(records, lambda r: ", ".join(
         f"{name} {version}" for name, version in r.get("versions", {}).items()))  # fmt: skip
+    yield "policy code", _policy_code(outcomes)
     yield "chance", _chance(any(record.get("closed_loop") for record in records))
 
 
@@ -87,6 +90,19 @@ def _chance(is_closed_loop: bool) -> str:
         "every policy gets the same requests at the same times, and a higher rate is the same "
         "sequence, faster."
     )
+
+
+def _policy_code(outcomes: Iterable[Outcome]) -> str:
+    """Digest of each policy's file and of the modules that it imports, with their names."""
+    told = {o.policy: o.record["policy_code"] for o in outcomes if "policy_code" in o.record}
+    return "; ".join(
+        f"{policy} {code['digest']} ({_listed(code['files'])})" for policy, code in told.items()
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_FILES
+    return ", ".join([*names[:_MOST_FILES], *([f"{more} more"] if more > 0 else [])])
 
 
 def _component(records: Iterable[Any], kind: str) -> str:
