@@ -396,6 +396,10 @@ class Scheduler:
         """Whether a component has asked ``ctx.estimator``."""
         return self._state.estimator_was_asked
 
+    def summaries(self) -> dict[str, dict[str, Any]]:
+        """What observers have to say of what they saw, by name; asked at the end of a run."""
+        return self._state.announcer.summaries()
+
     @property
     def slow_calls(self) -> dict[str, float]:
         """Seconds of the slowest call, by component and method, of those that were slow.
