@@ -153,7 +153,7 @@ def test_run_fails_if_nothing_is_answered(folder: Path) -> None:
 
 def test_run_in_which_a_request_fails_is_no_success(folder: Path) -> None:
     (folder / "picky.py").write_text(PICKY)
-    load = ("-o", f"plugins.load=['{folder / 'picky.py'}']", "-o", "scheduler.policy=picky")
+    load = ("-o", f"plugins.load[1]={folder / 'picky.py'}", "-o", "scheduler.policy=picky")
     done = run(folder, "--output", str(folder / "out.jsonl"), *load)
     assert done.exit_code == 1
     assert "6 of 6 (1 error, 5 length)" in done.stdout
