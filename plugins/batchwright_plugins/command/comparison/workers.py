@@ -18,7 +18,7 @@ from attrs import Factory, define
 from batchwright.clock import MonotonicClock
 from batchwright_plugins.command.comparison.archive import keep
 from batchwright_plugins.command.comparison.cell_run import observe_cell
-from batchwright_plugins.command.comparison.outcome import fault_of
+from batchwright_plugins.command.comparison.outcome import trouble_of
 
 if TYPE_CHECKING:
     from batchwright_plugins.command.comparison.cell import Cell
@@ -177,7 +177,7 @@ def _work(pipe: Connection[Any, Any]) -> None:
         except EOFError:
             return
         record, seen = observe_cell(cell)
-        problem = "", fault_of(record)
+        problem = "", trouble_of(record)
         try:
             keep(path, record, seen)
         except OSError as error:

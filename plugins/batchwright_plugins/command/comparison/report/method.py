@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 from batchwright_plugins.command.comparison.measure import MEASURES
 from batchwright_plugins.command.comparison.recorder import OUTPUT_WEIGHT
 from batchwright_plugins.command.comparison.report.html import element, paragraph
+from batchwright_plugins.command.comparison.steadiness import FEWEST_IN_TAIL, GROWTH, LEAST_GROWTH
 
 if TYPE_CHECKING:
     from batchwright_plugins.command.comparison.outcome import Outcome
     from batchwright_plugins.command.comparison.report.setup import Setup
     from batchwright_plugins.command.comparison.summary import Summary
 
-__all__ = ["oracle_stamp", "render_method"]
+__all__ = ["left_out", "oracle_stamp", "render_method"]
 
 _MOST_FILES: Final = 6
 
@@ -26,6 +27,19 @@ def oracle_stamp(outcomes: Iterable[Outcome]) -> str:
         f"{o.policy}: {', '.join(o.record['oracles'])}" for o in outcomes if o.record.get("oracles")
     }
     return "; ".join(sorted(found))
+
+
+def left_out(outcomes: Iterable[Outcome], setup: Setup) -> str:
+    """The requests of the warm-up, which are in no figure; empty if there is no warm-up."""
+    if not setup.warmup:
+        return ""
+    found = list(outcomes)
+    num = sum(outcome.num_left_out for outcome in found)
+    counted = sum(int(outcome.figures.get("arrived") or 0) for outcome in found)
+    return (
+        f"Warm-up: {num:,} of {num + counted:,} requests arrived before {setup.warmup:g} s and "
+        "are left out of the figures."
+    )
 
 
 def render_method(outcomes: Sequence[Outcome], summary: Summary, setup: Setup) -> str:
@@ -67,6 +81,7 @@ def _facts(
     yield "predictor", _component(records, "predictor")
     yield "knows too much", oracle_stamp(outcomes)
     yield "targets", str(setup.targets)
+    yield "warm-up", left_out(outcomes, setup).removeprefix("Warm-up: ")
     yield "invariants", _all(records, lambda r: "checked at every step" if r.get("checked") else
                              "checked at the end of each cell")  # fmt: skip
     yield "versions", _all(records, lambda r: ", ".join(
@@ -132,7 +147,15 @@ def _meanings(setup: Setup) -> Iterator[str]:
             yield f"<dt>{escape(name)}</dt><dd>{escape(meaning)}</dd>"
     yield (
         "<dt>p50, p90, p99</dt><dd>percentiles of the requests that ended by themselves, "
-        "interpolated linearly; the whole run, nothing cut at its ends</dd>"
+        "interpolated linearly; the whole run"
+        f"{' after the warm-up' if setup.warmup else ', nothing cut at its ends'}. Rough where "
+        f"fewer than {FEWEST_IN_TAIL} requests, over all seeds, lie beyond it</dd>"
+        "<dt>a decision</dt><dd>wall-clock time of the scheduler&#x27;s calls by planned steps, "
+        "on the machine that ran the cells, measured when a cell is first run: the one figure "
+        "that another run does not repeat</dd>"
+        "<dt>transient</dt><dd>a run in which, on average, more than "
+        f"{GROWTH:g} times as many requests, and at least {LEAST_GROWTH} more, wait in the last "
+        "third of the time in which requests arrive as in the middle third</dd>"
     )
 
 
