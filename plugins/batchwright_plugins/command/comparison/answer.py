@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from batchwright_plugins.command.comparison.measure import MEASURES
-from batchwright_plugins.command.comparison.ranking import unserved
+from batchwright_plugins.command.comparison.ranking import PHRASES, unserved
 from batchwright_plugins.command.comparison.steadiness import steadiness_warnings
 from batchwright_plugins.command.comparison.wording import change, range_of_change, value
 
@@ -19,7 +19,6 @@ _PRICES: Final = (
     "ttft_p99", "tpot_p99", "e2e_p99", "ttft_mean", "e2e_mean", "output_tokens_per_s",
 )  # fmt: skip
 _OF_ALL: Final = ("attainment", "goodput")
-_PHRASES: Final = {"attainment": "share of requests in time"}
 _NEGLIGIBLE: Final = 0.01
 _NOTABLE: Final = 1.05
 """How many times as bad a figure must be to be told as a price."""
@@ -44,7 +43,7 @@ def _best(summary: Summary, best: Contender) -> Iterator[str]:
     baseline, others = summary.baseline, summary.ranked[1:]
     other = baseline if best is not baseline else next(iter(others), None)
     extreme = "lowest" if summary.measure.better == "less" else "highest"
-    what = _PHRASES.get(summary.measure.key, summary.measure.name)
+    what = PHRASES.get(summary.measure.key, summary.measure.name)
     what += _others(summary, best)
     found = best.at(summary.top_rate, summary.measure.key)
     against = other.at(summary.top_rate, summary.measure.key) if other else None

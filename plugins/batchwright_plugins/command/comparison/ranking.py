@@ -12,8 +12,10 @@ from batchwright_plugins.command.report import duration
 if TYPE_CHECKING:
     from batchwright_plugins.command.comparison.summary import Contender, Summary
 
-__all__ = ["cost", "in_order", "ranked_lines", "unserved"]
+__all__ = ["PHRASES", "cost", "in_order", "ranked_lines", "unserved"]
 
+PHRASES: Final = {"attainment": "share of requests in time"}
+"""Measures whose names are no phrases."""
 _SHOWN: Final = ("ttft_p99", "tpot_p99", "e2e_mean")
 _LOSSES: Final = ("refused", "failed", "unfinished")
 _GAP: Final = "  "
@@ -59,9 +61,10 @@ def cost(contender: Contender) -> str:
 def _caption(summary: Summary) -> str:
     over = f" over all {len(summary.rates)} rates" if len(summary.rates) > 1 else ""
     at = "" if summary.top_rate is None else f" at {summary.top_rate:g} requests/s"
+    what = PHRASES.get(summary.measure.key, summary.measure.name)
     return (
-        f"Ranked by {summary.measure.name} beside {summary.baseline.label}{over}; "
-        f"latencies are means over seeds{at}, of requests that ended by themselves:"
+        f"Ranked by {what} beside {summary.baseline.label}{over}; latencies{at} are means over "
+        "seeds, of requests that ended by themselves:"
     )
 
 

@@ -19,12 +19,12 @@ def test_every_policy_has_a_line() -> None:
         outcome("c", 4.0, e2e_mean=3, arrived=9, refused=2, unfinished=1),
     )
     assert list(ranked_lines(found)) == [
-        "Ranked by E2E mean beside a; latencies are means over seeds at 4 requests/s, of requests "
+        "Ranked by E2E mean beside a; latencies at 4 requests/s are means over seeds, of requests "
         "that ended by themselves:",
         "    policy  E2E mean  of a      better in  TTFT p99  TPOT p99  a decision  not served",
         f"1.  b       2.00 s    0.50{TIMES}     1 of 1     3.00 s    {DASH}         2 ms",
-        f"2.  c       3.00 s    0.75{TIMES}     1 of 1     {DASH}         {DASH}                     "
-        "2 of 9 refused, 1 unfinished",
+        f"2.  c       3.00 s    0.75{TIMES}     1 of 1     {DASH}         {DASH}        "
+        "             2 of 9 refused, 1 unfinished",
         f"3.  a       4.00 s    baseline             1.00 s    {DASH}",
         f"{DASH}   broken  failed    {DASH}                    {DASH}         {DASH}",
     ]
