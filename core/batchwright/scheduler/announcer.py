@@ -60,7 +60,7 @@ class Announcer:
                     faults.clear(component, event)
 
     def summaries(self) -> dict[str, dict[str, Any]]:
-        """What observers have seen, by name; a second one of a name is ``NAME-2``.
+        """Return the summaries of observers by name; a second one of a name is ``NAME-2``.
 
         One that has seen nothing, or was disabled, has none. A summary that raises, or that JSON
         cannot hold, is a fault of its observer.

@@ -397,7 +397,7 @@ class Scheduler:
         return self._state.estimator_was_asked
 
     def summaries(self) -> dict[str, dict[str, Any]]:
-        """What observers have to say of what they saw, by name; asked at the end of a run."""
+        """Return the summaries of observers by name; asked for at the end of a run."""
         return self._state.announcer.summaries()
 
     @property

@@ -123,7 +123,7 @@ def duration(seconds: float) -> str:
 
 
 def observer_rows(summaries: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What observers have to say, but for those that have rows of their own."""
+    """Summaries of observers, but for those that have rows of their own."""
     for name, said in summaries.items():
         if not name.startswith((STATS, SHADOW)):
             yield name, _told(said)

@@ -91,7 +91,7 @@ class Simulation:
 
     @property
     def has_served_none(self) -> bool:
-        """Whether every request that has ended failed, and there is one."""
+        """True if requests have ended, and each of them failed."""
         return 0 < self.num_failed == self.reasons.total()
 
     def run(self) -> None:

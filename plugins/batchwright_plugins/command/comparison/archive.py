@@ -1,4 +1,4 @@
-"""Cells that are done, each in a file of its own, and what was seen of their runs."""
+"""Cells that are done, each in a file of its own, and observations of their runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _DAMAGED: Final = "its file is damaged"
 class Archive:
     """A folder of cells. A file is there if the cell is done, and is then whole.
 
-    Beside it the folder ``runs`` has, under the same names, what was seen of the runs: times of
+    Beside it the folder ``runs`` has observations of the runs under the same names: times of
     the wall clock, and modules that were imported under a computed name.
 
     Args:
@@ -62,12 +62,12 @@ class Archive:
         return [(cell, path) for cell in cells if not self._is_done(path := self.path(cell))]
 
     def seen(self, cell: Cell) -> dict[str, Any]:
-        """What was seen of a cell's run; empty if nothing is kept."""
+        """Observations of a cell's run; empty if none are kept."""
         return _read_run(_run_path(self.path(cell)))
 
     def _is_done(self, path: Path) -> bool:
         modules = _read_run(_run_path(path)).get("modules")
-        return _is_whole(path) and modules is not None and _are_unchanged(modules)
+        return _is_whole(path) and isinstance(modules, dict) and _are_unchanged(modules)
 
     def read(self, cell: Cell) -> dict[str, Any] | None:
         """What came of a cell; None if it is not done. A file that is damaged is a fault."""
@@ -93,7 +93,7 @@ class Archive:
 def keep(path: Path, record: dict[str, Any], seen: dict[str, Any]) -> None:
     """Write what came of a cell, all or nothing.
 
-    What was seen of an earlier run of the same code stays: times of the wall clock are measured
+    Observations of an earlier run of the same code stay: times of the wall clock are measured
     once, so that equal cells in one folder give equal reports.
     """
     run = _run_path(path)

@@ -23,6 +23,8 @@ __all__ = ["Cell", "file_digest", "short_digest"]
 
 _UNSAFE: Final = re.compile(r"[^\w.+=-]+")
 _OWN: Final = ("batchwright", "batchwright_plugins")
+_FOLDERS: Final = ("path", "profile")
+"""Options that may name a folder."""
 _FORMAT: Final = 2
 """Of what is kept of a cell; another one is run anew."""
 
@@ -72,7 +74,7 @@ class Cell:
             "checked": self.checked,
             "toml": self.toml(plugins),
             "code": _digests([*own_files(), *self.code(plugins)]),
-            "files": [file_digest(path) for path in sorted(self._data_files())],
+            "files": [file_digest(path) for path in sorted(self._data_files(plugins))],
         }
         digest = sha256(json.dumps(identity).encode()).hexdigest()[:16]
         return f"{_UNSAFE.sub('_', self.label.replace(', ', '_'))[:80]}-{digest}.json"
@@ -108,12 +110,13 @@ class Cell:
             else [first, *(f for f in code_files([first], own) if f != first)]
         )
 
-    def _data_files(self) -> Iterator[Path]:
-        """The files that options of its components name."""
-        for use in self._uses():
-            named = use.options.get("path")
-            if isinstance(named, str) and named:
-                yield from _files_of(self.config.resolve(named))
+    def _data_files(self, plugins: PluginManager) -> Iterator[Path]:
+        """The files that options of its components name, defaults included."""
+        for use in with_component_defaults(self.config, plugins).uses():
+            for option, value in use.options.items() if use.kind != "observer" else ():
+                if isinstance(value, str) and value:
+                    path = self.config.resolve(value)
+                    yield from _files_of(path, with_folders=option in _FOLDERS)
 
     def _uses(self) -> list[Use]:
         uses = [*self.config.uses(), self.config.named("executor", self.config.simulation.executor)]
@@ -135,8 +138,8 @@ def _digests(paths: Iterable[Path]) -> list[str]:
     return sorted(map(file_digest, paths))
 
 
-def _files_of(path: Path) -> list[Path]:
-    if path.is_dir():
+def _files_of(path: Path, *, with_folders: bool) -> list[Path]:
+    if with_folders and path.is_dir():
         return [file for file in sorted(path.rglob("*")) if file.is_file()]
     return [path] if path.is_file() else []
 

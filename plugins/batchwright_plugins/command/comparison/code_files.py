@@ -62,7 +62,7 @@ _MAIN: Final = ("__main__", "__mp_main__")
 
 
 def is_installed(path: Path) -> bool:
-    """Whether a file belongs to an installed distribution, or to Python."""
+    """Tell files of installed distributions, and of Python, from others."""
     if any(site in path.parts for site in _SITES):
         return True
     return any(path.is_relative_to(folder) for folder in _LIBRARY)
@@ -75,7 +75,7 @@ class _Import:
     Args:
         level: Folders up from the file's own, plus one; 0: absolute.
         module: Parts of the module's name.
-        names: What is taken from it, each a module or not.
+        names: Names that are taken from it, each a module or not.
     """
 
     level: int
@@ -132,7 +132,7 @@ def _member(folders: Sequence[Path], name: str) -> tuple[Path | None, list[Path]
 
 
 def _spec(package: str) -> ModuleSpec | None:
-    """Where a top-level package or module would be imported from; None: nowhere."""
+    """Find the place of a top-level package or module; None if there is none."""
     if package in sys.stdlib_module_names:
         return None
     try:
@@ -142,7 +142,7 @@ def _spec(package: str) -> ModuleSpec | None:
 
 
 def _is_foreign(spec: ModuleSpec) -> bool:
-    """Whether any of its places is outside installed distributions."""
+    """Tell if any of its places is outside installed distributions."""
     places = [*(spec.submodule_search_locations or ())]
     if spec.origin is not None and spec.has_location:
         places.append(spec.origin)

@@ -153,7 +153,7 @@ def _contenders(
 
 
 def _concerns(choice: PolicyChoice, hosts_others: bool) -> Callable[[str], bool]:
-    """Whether a policy's figures can depend on an option, by the option's path."""
+    """Make the test of an option's path: can a policy's figures depend on it?"""
     return lambda path: hosts_others or _policy_in(path) in ("", choice.name)
 
 
@@ -164,7 +164,7 @@ def _policy_in(path: str) -> str:
 
 
 def _hosts_policies(choice: PolicyChoice, base: Config) -> bool:
-    """Whether a policy is made of other ones, whose options matter to it then."""
+    """Tell if a policy is made of other ones, whose options matter to it then."""
     plugins = PluginManager.discover(_paths(base, choice), base.plugins.disable)
     hosted = plugins.find(_POLICY, choice.name).cls.hosts.values()
     return any(part.kind == _POLICY for part in hosted)

@@ -59,7 +59,7 @@ class Outcome:
         latencies: TTFT, TPOT and E2E of those that ended, ascending (seconds).
         series: Samples over time.
         record: What was kept of it.
-        growth: How the queue grew while requests arrived; None if they came at once.
+        growth: Growth of the queue while requests arrived; None if they came at once.
         num_left_out: Requests that arrived during the warm-up; they are in no figure.
         decision_seconds: Wall-clock time of a decision when the cell was run, the mean.
     """
@@ -95,7 +95,7 @@ def measure(
         targets: How fast is fast enough.
         starved_after: Seconds for which a request may be passed over.
         warmup: Requests that arrive before it (seconds) are left out.
-        seen: What was seen of the run; see ``observe_cell``.
+        seen: Observations of the run; see ``observe_cell``.
     """
     where = {name: record[name] for name in ("policy", "variation", "rate", "seed")}
     text = fault_of(record)
@@ -151,7 +151,7 @@ def _from(columns: Mapping[str, Sequence[Any]], warmup: float) -> Mapping[str, S
 
 
 def _service(series: Mapping[str, Any], warmup: float) -> dict[str, ClientService]:
-    """What clients were served in contention, from the first sample after the warm-up on."""
+    """Service of clients in contention, from the first sample after the warm-up on."""
     first = bisect_left(series["time"], warmup)
     service, backlog = (
         {client: samples[first:] for client, samples in series[name].items()}
@@ -165,7 +165,7 @@ def _decision_seconds(seen: Mapping[str, Any]) -> float | None:
 
 
 def fault_of(record: Mapping[str, Any]) -> str:
-    """What ended a cell, or what a component did wrong on its requests; empty if nothing."""
+    """The fault that ended a cell, or that of a component on its requests; empty if none."""
     fault = record["fault"]
     if fault:
         return f"{fault['kind']}: {fault['message']}"
@@ -313,7 +313,7 @@ def _nothing_left(
 
 
 def trouble_of(record: Mapping[str, Any]) -> str:
-    """What is to be told of a cell as soon as it ends: its fault, or that it served none."""
+    """The trouble to tell of a cell as soon as it ends: a fault, or that it served none."""
     text = fault_of(record)
     ends = () if text else record["requests"]["end"]
     if ends and all(end in ("refused", "error", "abort") for end in ends):

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 __all__ = ["FEWEST_IN_TAIL", "GROWTH", "LEAST_GROWTH", "Growth", "steadiness_warnings"]
 
 GROWTH: Final = 1.5
-"""How many times as many requests wait in the last third of the arrivals, in a transient."""
+"""Waiting requests in the last third of the arrivals by those in the middle, in a transient."""
 LEAST_GROWTH: Final = 10
-"""How many more they are at least."""
+"""Least difference of the two (requests)."""
 FEWEST_IN_TAIL: Final = 20
-"""How many requests lie beyond a percentile that can be relied on."""
+"""Requests beyond a percentile that can be relied on."""
 _PERCENTILES: Final = (50, 90, 99)
 
 
@@ -54,7 +54,7 @@ class Growth:
 
     @property
     def is_transient(self) -> bool:
-        """Whether the queue has not settled, so that figures depend on how long the run is."""
+        """True if the queue has not settled, so that figures depend on the length of the run."""
         return self.last > GROWTH * self.middle and self.last - self.middle >= LEAST_GROWTH
 
     def __str__(self) -> str:

@@ -157,3 +157,21 @@ def test_file_name_changes_with_code_of_editable_packages(
         names.append(cell("theirs").file_name(plugins))
     assert len(set(names)) == 4
     assert names[3] == cell("theirs").file_name(plugins)
+
+
+def test_file_name_changes_with_files_that_options_name(tmp_path: Path) -> None:
+    """By default or not: coefficients of a measured estimator, a folder of a profile."""
+    (tmp_path / "own").mkdir()
+    plugins, names = PluginManager.discover(), []
+    for name, estimator in (("measured.toml", "measured"), ("own/dense.csv", "table")):
+        for text in ("1", "2"):
+            (tmp_path / name).write_text(text)
+            config = attrs.evolve(
+                cell(
+                    simulation={"workload": "poisson", "estimator": estimator},
+                    estimator={"table": {"profile": "own"}},
+                ).config,
+                base_path=tmp_path,
+            )
+            names.append(attrs.evolve(cell(), config=config).file_name(plugins))
+    assert len(set(names)) == 4
