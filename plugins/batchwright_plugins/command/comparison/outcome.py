@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from array import array
 from bisect import bisect_left
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import compress
 from typing import Any
 
@@ -20,12 +19,16 @@ from batchwright_plugins.command.comparison.fairness import (
 from batchwright_plugins.command.comparison.requests import Ended, passed_over, requests_of
 from batchwright_plugins.command.comparison.steadiness import Growth
 from batchwright_plugins.command.comparison.targets import Targets
+from batchwright_plugins.command.comparison.trouble import (
+    fault_of,
+    notes_of,
+    nothing_left,
+    unknown_classes,
+)
 
-__all__ = ["ClientFigures", "Outcome", "fault_of", "measure", "trouble_of"]
+__all__ = ["ClientFigures", "Outcome", "measure"]
 
 _PERCENTILES = (50, 90, 99)
-_BLAMED = re.compile(r"\w+\(\) (?:raised|returned) ")
-"""How the core says that a component failed on a request."""
 _LATENCIES = ("ttft", "tpot", "e2e")
 Figures = dict[str, float | None]
 
@@ -126,9 +129,9 @@ def measure(
         **where,
         fault="",
         notes=(
-            *_notes(record, columns, figures, starved_after),
-            *_unknown_classes(targets, {r.slo_class for r in everyone}),
-            *_nothing_left(everyone, requests, warmup),
+            *notes_of(record, columns, figures, starved_after),
+            *unknown_classes(targets, {r.slo_class for r in everyone}),
+            *nothing_left(len(everyone), len(requests), warmup),
         ),
         figures=figures,
         by_class=_by_class(requests, in_time) if targets else {},
@@ -162,14 +165,6 @@ def _service(series: Mapping[str, Any], warmup: float) -> dict[str, ClientServic
 
 def _decision_seconds(seen: Mapping[str, Any]) -> float | None:
     return _ratio(seen.get("decision_seconds", 0.0), seen.get("decisions", 0))
-
-
-def fault_of(record: Mapping[str, Any]) -> str:
-    """The fault that ended a cell, or that of a component on its requests; empty if none."""
-    fault = record["fault"]
-    if fault:
-        return f"{fault['kind']}: {fault['message']}"
-    return _failures(record["requests"])
 
 
 def _sorted(requests: Sequence[Ended], name: str) -> array[float]:
@@ -251,75 +246,6 @@ def _clients(
         rate = service[client].rate if client in service else None
         found[client] = ClientFigures(len(own), rate, figures)
     return found
-
-
-def _notes(
-    record: Mapping[str, Any],
-    columns: Mapping[str, Sequence[Any]],
-    figures: Figures,
-    starved_after: float,
-) -> Iterator[str]:
-    starved, failed = figures["starved"], figures["failed"]
-    if starved:
-        longest = figures["passed_over_max"]
-        yield (
-            f"starves {starved:.0f} of {figures['arrived']:.0f} requests: passed over for more "
-            f"than {starved_after:g} s, one for {longest:.1f} s"
-        )
-    for where, count in record["strikes"].items():
-        yield f"{where} failed {count} times; those steps fell back"
-    if failed:
-        yield (
-            f"{failed:.0f} of {figures['arrived']:.0f} requests were not served "
-            f"({_ends(columns)[0]}); latencies are those of the others"
-        )
-    if figures["refused"]:
-        yield (
-            f"{figures['refused']:.0f} of {figures['arrived']:.0f} requests were refused "
-            f"({_ends(columns, ('refused',))[0]}); latencies are those of the others"
-        )
-    if record["stopped_by"]:
-        yield f"stopped before its end: {record['stopped_by']}"
-
-
-def _unknown_classes(targets: Targets, known: Container[str | None]) -> Iterator[str]:
-    """Targets that are nobody's: a name that is misspelt makes everybody be in time."""
-    for name in targets.by_class:
-        if name is not None and name not in known:
-            yield f"a target is for slo_class {name!r}, which no request has"
-
-
-def _failures(columns: Mapping[str, Sequence[Any]]) -> str:
-    """What a component did wrong on requests, which ended them; empty if none did."""
-    blamed = [detail for detail in _ends(columns) if _BLAMED.search(detail)]
-    if not blamed:
-        return ""
-    return f"{len(blamed)} of {len(columns['end'])} requests failed, the first: {blamed[0]}"
-
-
-def _ends(
-    columns: Mapping[str, Sequence[Any]], kinds: Container[str] = ("error", "abort")
-) -> list[str]:
-    """Why requests ended that did not end by themselves."""
-    ends = zip(columns["end"], columns["detail"], strict=True)
-    return [detail for end, detail in ends if end in kinds]
-
-
-def _nothing_left(
-    everyone: Sequence[Ended], requests: Sequence[Ended], warmup: float
-) -> Iterator[str]:
-    if everyone and not requests:
-        yield f"all {len(everyone):,} requests arrived before --warmup {warmup:g}"
-
-
-def trouble_of(record: Mapping[str, Any]) -> str:
-    """The trouble to tell of a cell as soon as it ends: a fault, or that it served none."""
-    text = fault_of(record)
-    ends = () if text else record["requests"]["end"]
-    if ends and all(end in ("refused", "error", "abort") for end in ends):
-        (first,) = _ends(record["requests"], ("refused", "error", "abort"))[:1]
-        return f"none of {len(ends):,} requests was served, the first: {first}"
-    return text
 
 
 def _ratio(part: float, whole: float) -> float | None:

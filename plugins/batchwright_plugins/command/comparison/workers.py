@@ -18,7 +18,7 @@ from attrs import Factory, define
 from batchwright.clock import MonotonicClock
 from batchwright_plugins.command.comparison.archive import keep
 from batchwright_plugins.command.comparison.cell_run import observe_cell
-from batchwright_plugins.command.comparison.outcome import trouble_of
+from batchwright_plugins.command.comparison.trouble import trouble_of
 
 if TYPE_CHECKING:
     from batchwright_plugins.command.comparison.cell import Cell
