@@ -66,6 +66,7 @@ class Assembly:
         *,
         truth: Truth | None = None,
         estimator: Estimator | None = None,
+        stopwatch: Clock | None = None,
     ) -> Scheduler:
         """Build the scheduler.
 
@@ -73,6 +74,7 @@ class Assembly:
             model: What the executor found out about its model; None without one.
             truth: What the executor knows of answers to come, in a simulation.
             estimator: Whom components may ask; None: the one that is configured.
+            stopwatch: The clock that calls of components are timed by; None: that of all.
 
         Raises:
             ConfigError: Options exclude each other, or do not suit the model.
@@ -84,7 +86,7 @@ class Assembly:
         settings = SchedulerSettings(**{**options, "compat": COMPAT[options["compat"]]})
         self._truth = truth
         components = self._components(limits, estimator)
-        return Scheduler(components, settings, limits, self.clock)
+        return Scheduler(components, settings, limits, self.clock, stopwatch)
 
     def engine(self) -> Engine:
         """Load the model and build the scheduler for it.
@@ -118,7 +120,8 @@ class Assembly:
         executor = self.make(use, unknown, estimator=truth)
         is_known = self.config.simulation.oracle_estimator
         settings = self._model_settings(self.config.model.path or "", attention=())
-        return self._engine(executor, settings, estimator=truth if is_known else None)
+        known = truth if is_known else None
+        return self._engine(executor, settings, estimator=known, stopwatch=MonotonicClock())
 
     def _check_host(self, host: str, but: Sequence[str] = ()) -> None:
         """Refuse what a host cannot do justice; kinds in ``but`` are none of its own."""
@@ -128,13 +131,11 @@ class Assembly:
         found = [self.plugins.find(use.kind, use.name) for use in chosen]
         check_host(host, found, self.config.plugins.accept_degraded)
 
-    def _engine(
-        self, executor: Executor, settings: ModelSettings, estimator: Estimator | None = None
-    ) -> Engine:
+    def _engine(self, executor: Executor, settings: ModelSettings, **given: Any) -> Engine:
         """Load the model and build the scheduler for it."""
         config = self.config
         model = executor.load(settings)
-        scheduler = self.scheduler(model, truth=executor.truth, estimator=estimator)
+        scheduler = self.scheduler(model, truth=executor.truth, **given)
         executor.allocate_kv(scheduler.limits.num_blocks, scheduler.limits.block_size)
         for feature in scheduler.components.features:
             with _named(feature, "executor_half"):

@@ -22,7 +22,7 @@ from batchwright.messages import (
     TokenLogprobs,
 )
 from batchwright.metrics import RequestTimes
-from batchwright.phases import BOOKKEEPING, SCHEDULING, Phases
+from batchwright.phases import BOOKKEEPING, SCHEDULING, Decisions, Phases
 from batchwright.pipeline import BackgroundPipeline, Pipeline
 from batchwright.protocols import Executor, ModelInfo, Tokenizer
 from batchwright.protocols.component import overrides
@@ -53,6 +53,7 @@ class Engine:
 
     Attributes:
         phases: What the time of steps went to.
+        decisions: Wall-clock time of the scheduler's calls.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class Engine:
         self.executor = executor
         self.model = model
         self.phases = executor.phases = Phases(scheduler.clock)
+        self.decisions = Decisions()
         self._max_restarts = max_restarts
         self._num_failures = 0
         self._leaps = overrides(executor, "leap") and not executor.has_halves
@@ -144,9 +146,22 @@ class Engine:
         except ValueError as error:  # of its token ids
             raise RequestRefusedError(request_id, str(error)) from error
         answer = _Answer(request, self.tokenizer)
-        self.scheduler.add_request(request)
+        self.submit(request)
         self._answers[request_id] = answer
         return request_id
+
+    def submit(self, request: Request) -> None:
+        """Queue a request whose answer the caller collects from ``advance``.
+
+        Raises:
+            RequestRefusedError: It could never run, or a gate rejects it.
+        """
+        decisions = self.decisions
+        began = decisions.now()
+        try:
+            self.scheduler.add_request(request)
+        finally:
+            decisions.seconds += decisions.now() - began
 
     def _stops_of(self, request_id: str, params: SamplingParams) -> SamplingParams:
         """Let stop strings that are special tokens stop by their ids: no text shows them.
@@ -208,7 +223,7 @@ class Engine:
         pipeline.start()
         depth = self.scheduler.pipeline_depth if self.scheduler.requests else 1
         while len(pipeline.plans) < depth:
-            plan = self.scheduler.schedule()
+            plan = self._plan()
             pipeline.lap(SCHEDULING)
             pipeline.put(plan)
             if plan.is_empty:
@@ -217,12 +232,24 @@ class Engine:
         pipeline.lap(BOOKKEEPING)
         return outputs
 
+    def _plan(self) -> SchedulerOutput:
+        decisions = self.decisions
+        began = decisions.now()
+        plan = self.scheduler.schedule()
+        decisions.seconds += decisions.now() - began
+        decisions.num_steps += 1
+        return plan
+
     def _compute_next(self) -> tuple[SchedulerOutput, StepOutputs | None]:
         plan = self._pipeline.plans[0]
         output = self._execute(plan)
         if output is None:
             return plan, None
-        return plan, self.scheduler.update_from_output(plan, output)
+        decisions = self.decisions
+        began = decisions.now()
+        outputs = self.scheduler.update_from_output(plan, output)
+        decisions.seconds += decisions.now() - began
+        return plan, outputs
 
     def leap(self, until: float) -> dict[str, Finish] | None:
         """Compute many steps at once, as far as nothing is decided in them.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from batchwright.clock import Clock
+from batchwright.clock import Clock, MonotonicClock
 
 SCHEDULING: Final = "scheduling"
 INPUT_PREPARATION: Final = "input preparation"
@@ -56,3 +56,28 @@ class Phases:
         now = self._clock.now()
         self.seconds[phase] += now - self._last
         self._last = now
+
+
+class Decisions:
+    """Wall-clock time of deciding: calls of the scheduler, whatever clock it runs on.
+
+    It covers ``add_request()``, ``schedule()`` and ``update_from_output()``. Steps that a
+    simulation leaps over decide nothing, and are left out.
+
+    Attributes:
+        seconds: Time since the start.
+        num_steps: Steps that were planned.
+        now: The time, in seconds since some fixed moment.
+    """
+
+    __slots__ = ("now", "num_steps", "seconds")
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.num_steps = 0
+        self.now = MonotonicClock().now
+
+    @property
+    def seconds_mean(self) -> float | None:
+        """Time a planned step; None if there was none."""
+        return self.seconds / self.num_steps if self.num_steps else None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from batchwright.exceptions import InvariantError
@@ -22,6 +23,7 @@ class Announcer:
 
     def __init__(self, components: Components, faults: Faults) -> None:
         self._faults = faults
+        self._observers = [c for c in components if isinstance(c, Observer)]
         self._subscribers: dict[str, tuple[tuple[Component, Callable[..., Any]], ...]] = {
             event: tuple(
                 (component, getattr(component, event))
@@ -57,6 +59,26 @@ class Announcer:
                 if faults.in_row:
                     faults.clear(component, event)
 
+    def summaries(self) -> dict[str, dict[str, Any]]:
+        """Return the summaries of observers by name; a second one of a name is ``NAME-2``.
+
+        One that has seen nothing, or was disabled, has none. A summary that raises, or that JSON
+        cannot hold, is a fault of its observer.
+        """
+        found: dict[str, dict[str, Any]] = {}
+        for observer in self._observers:
+            try:
+                said = observer.summary()
+                if not isinstance(said, Mapping):
+                    raise TypeError(f"summary() returned {said!r}, expected a dict")
+                said = json.loads(json.dumps(said))
+            except Exception as error:
+                self._failed(observer, "summary", error)
+                continue
+            if said:
+                found[_free(observer.name, found)] = said
+        return found
+
     def _failed(self, component: Component, event: str, error: Exception) -> None:
         what = raised(error)
         if not isinstance(component, Observer):
@@ -64,5 +86,12 @@ class Announcer:
             return
         for heard, pairs in self._subscribers.items():
             self._subscribers[heard] = tuple(p for p in pairs if p[0] is not component)
+        self._observers = [observer for observer in self._observers if observer is not component]
         where = self._faults.count(component, event)
         _log.warning("%s %s; it is disabled for the rest of the run", where, what)
+
+
+def _free(name: str, taken: Mapping[str, Any]) -> str:
+    """The name, or with the first number from 2 on that makes it one of its own."""
+    names = (f"{name}-{number}" for number in range(2, len(taken) + 3))
+    return name if name not in taken else next(n for n in names if n not in taken)

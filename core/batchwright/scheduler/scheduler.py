@@ -47,7 +47,8 @@ class Scheduler:
         components: Every choice, made (see ``from_config`` for the usual way).
         settings: Settings of the step itself.
         limits: The fixed sizes of the run.
-        clock: The only source of time.
+        clock: The only source of time for decisions.
+        stopwatch: The clock that calls of components are timed by; None: ``clock``.
     """
 
     def __init__(
@@ -56,8 +57,9 @@ class Scheduler:
         settings: SchedulerSettings,
         limits: EngineLimits,
         clock: Clock,
+        stopwatch: Clock | None = None,
     ) -> None:
-        self._state = state = State(components, settings, limits, clock)
+        self._state = state = State(components, settings, limits, clock, stopwatch or clock)
         self._departures = Departures(state)
         self._intake = Intake(state, self._departures)
         self._yielding = Yielding(state, self._departures)
@@ -393,6 +395,10 @@ class Scheduler:
     def estimator_was_asked(self) -> bool:
         """Whether a component has asked ``ctx.estimator``."""
         return self._state.estimator_was_asked
+
+    def summaries(self) -> dict[str, dict[str, Any]]:
+        """Return the summaries of observers by name; asked for at the end of a run."""
+        return self._state.announcer.summaries()
 
     @property
     def slow_calls(self) -> dict[str, float]:

@@ -54,6 +54,7 @@ class State:
         settings: SchedulerSettings,
         limits: EngineLimits,
         clock: Clock,
+        stopwatch: Clock,
     ) -> None:
         self.components = components
         self.settings = settings
@@ -63,7 +64,8 @@ class State:
         self.requests: dict[str, Request] = {}
         self.running: dict[str, Request] = {}
         self.paused: dict[str, Request] = {}
-        self.faults = Faults(settings.max_component_faults, settings.slow_component_seconds, clock)
+        slow_after = settings.slow_component_seconds
+        self.faults = Faults(settings.max_component_faults, slow_after, stopwatch)
         self.announcer = Announcer(components, self.faults)
         self.room = WaitingRoom(components.policy, self.faults)
         self.fence = Fence(self.kv)

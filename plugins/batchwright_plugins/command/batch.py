@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from batchwright_plugins.command.prompt_line import PromptLine
     from batchwright_plugins.command.result_file import Results
 
-__all__ = ["REFUSED", "Batch"]
+__all__ = ["ERROR", "REFUSED", "Batch"]
 
 REFUSED: Final = "refused"
 """The finish reason of a request that was never added."""
+ERROR: Final = "error"
+"""The finish reason of a request that a component or the executor could not serve."""
 
 
 class Batch:
@@ -65,7 +67,7 @@ class Batch:
     @property
     def num_failed(self) -> int:
         """Requests whose result is no answer."""
-        return self.reasons[REFUSED] + self.reasons["error"]
+        return self.reasons[REFUSED] + self.reasons[ERROR]
 
     def run(self) -> None:
         """Answer all prompts, or as many as there are until a signal comes.
@@ -130,7 +132,7 @@ class Batch:
         self._results.add(index, _result(self.prompts[index], output))
         reason = output.finish_reason or ""
         self.reasons[reason] += 1
-        if reason in (REFUSED, "error"):
+        if reason in (REFUSED, ERROR):
             self.first_detail = self.first_detail or output.detail
         else:
             self._keep(index, output)

@@ -75,6 +75,12 @@ class CompareCommand(Command):
     help="Seconds for which a request may be passed over.",
 )
 @click.option(
+    "--warmup",
+    type=PositiveNumber(),
+    metavar="SECONDS",
+    help="Leave requests that arrive before it out of the figures. Default: none.",
+)
+@click.option(
     "--check", is_flag=True, help="Check every invariant at every step: tens of times slower."
 )
 @click.option(
@@ -99,10 +105,12 @@ def _compare(**given: Any) -> None:
     Each policy is simulated with each value of what varies, at each rate, with each seed: a
     cell. Arrivals and lengths of a seed are the same for all policies. Cells that are done
     are kept in the folder and not run again unless something that they depend on has
-    changed: an option, a file, code. Ctrl-C keeps what is done, and reports it. The exit
-    code is 130 after it, and 3 if a cell has failed. One that fails, dies or takes more than
-    --cell-timeout is named, and takes no other with it; those of the last two kinds are run
-    again next time.
+    changed: an option, a file, code that they import. Ctrl-C keeps what is done, and reports
+    it. A cell that fails, dies or takes more than --cell-timeout is named, and takes no other
+    with it; those of the last two kinds are run again next time.
+
+    The exit code is 2 if the input is wrong, 3 if a cell has failed or took too long, 130
+    after Ctrl-C.
     """
     from batchwright_plugins.command.comparison.comparison import Comparison
 

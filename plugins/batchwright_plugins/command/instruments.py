@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from batchwright.clock import Clock
     from batchwright.config import Config
 
-__all__ = ["PROGRESS", "SHADOW", "STATS", "instrumented"]
+__all__ = ["ADDED", "PROGRESS", "SHADOW", "STATS", "instrumented"]
 
 STATS: Final = "stats"
 PROGRESS: Final = "progress"
 SHADOW: Final = "shadow"
+ADDED: Final = (STATS, PROGRESS)
+"""Observers that a run adds to those that the TOML lists."""
 
 
 def instrumented(

@@ -13,6 +13,7 @@ from batchwright_plugins.command.instruments import SHADOW, STATS
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from batchwright.config import Config
     from batchwright.engine import Engine
     from batchwright.protocols import ModelInfo
     from batchwright_plugins.command.batch import Batch
@@ -21,7 +22,11 @@ if TYPE_CHECKING:
 __all__ = [
     "attention_line",
     "choices",
+    "decision_row",
+    "duration",
     "ends_row",
+    "listed",
+    "observer_rows",
     "print_figures",
     "print_report",
     "served_rows",
@@ -71,9 +76,11 @@ def attention_line(model: ModelInfo) -> str:
     return f"attention {model.attention or 'none'}" + (f" ({others})" if others else "")
 
 
-def print_report(console: Console, batch: Batch) -> None:
-    """Print the figures of a batch, and its first answers."""
-    print_figures(console, _rows(batch))
+def print_report(
+    console: Console, batch: Batch, summaries: Mapping[str, Any] | None = None
+) -> None:
+    """Print the figures of a batch, what observers say, and its first answers."""
+    print_figures(console, _rows(batch, summaries or {}))
     # Who reads a pipe wraps lines as it likes.
     is_piped = not console.is_terminal
     for index in sorted(batch.answers):
@@ -89,12 +96,63 @@ def print_figures(console: Console, rows: Iterable[tuple[str, str]]) -> None:
         console.print(Text(f"{name:<{_WIDTH}}{value}"), soft_wrap=True)
 
 
-def _rows(batch: Batch) -> Iterator[tuple[str, str]]:
+def _rows(batch: Batch, summaries: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield ends_row(batch.reasons, len(batch.prompts))
     if 0 < batch.num_failed < len(batch.prompts):  # that all did is an error of the run
         yield "first failure", batch.first_detail
     yield "time", f"{batch.seconds:.1f} s"
+    yield from decision_row(batch.engine)
     yield from served_rows(batch.engine)
+    yield from observer_rows(summaries)
+
+
+def decision_row(engine: Engine) -> Iterator[tuple[str, str]]:
+    """Wall-clock time of the scheduler's calls a planned step; nothing if none was planned."""
+    decisions = engine.decisions
+    if decisions.seconds_mean is not None:
+        text = f"{duration(decisions.seconds_mean)} (wall clock, {decisions.num_steps:,} steps)"
+        yield "time a decision", text
+
+
+def duration(seconds: float) -> str:
+    """A short time, with three digits."""
+    for unit, factor in (("s", 1.0), ("ms", 1e3)):
+        if seconds * factor >= 1:
+            return f"{seconds * factor:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} µs"
+
+
+def observer_rows(summaries: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Summaries of observers, but for those that have rows of their own."""
+    for name, said in summaries.items():
+        if not name.startswith((STATS, SHADOW)):
+            yield name, _told(said)
+
+
+def _told(said: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} {_plain(value)}" for key, value in said.items())
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"({_told(value)})" if value else "none"
+    if isinstance(value, list):
+        return ", ".join(map(_plain, value)) or "none"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "none" if value is None else str(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+
+
+def listed(summaries: Mapping[str, Any], config: Config, added: Iterable[str]) -> dict[str, Any]:
+    """The summaries of observers but for those that a command adds, unless the TOML lists them.
+
+    Args:
+        summaries: By name of the observer; see ``Scheduler.summaries``.
+        config: The configuration.
+        added: Names of observers that the command adds.
+    """
+    hidden = set(added).difference(use.name for use in config.observer)
+    return {name: said for name, said in summaries.items() if name not in hidden}
 
 
 def ends_row(reasons: Counter[str], total: int) -> tuple[str, str]:

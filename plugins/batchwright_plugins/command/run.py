@@ -54,9 +54,11 @@ def _run(file: Path, prompts: Path | None, output: Path | None, overrides: tuple
     and cache_salt.
 
     Results are kept as they come: an interrupted run has those that were finished.
-    The exit code is 130 after Ctrl-C, 1 if no prompt was answered.
+    The exit code is 1 if no prompt was answered or one ended in an error (those that were
+    refused are named in the table), 2 if the input is wrong, 130 after Ctrl-C.
     """
     from batchwright.config import load_config
+    from batchwright_plugins.command.batch import ERROR
     from batchwright_plugins.command.prompt_file import prompts_of
 
     config = load_config(file, overrides)
@@ -69,6 +71,8 @@ def _run(file: Path, prompts: Path | None, output: Path | None, overrides: tuple
         raise SystemExit(128 + batch.stopped_by)
     if batch.num_failed == len(batch.prompts):
         raise click.ClickException(f"no prompt was answered: {batch.first_detail}")
+    if batch.reasons[ERROR]:
+        raise SystemExit(1)
 
 
 def _output(config: Config, given: Path | None) -> Path | None:
@@ -82,9 +86,9 @@ def _answer(config: Config, source: Path, output: Path | None) -> Batch:
     from rich.console import Console
 
     from batchwright_plugins.command.batch import Batch
-    from batchwright_plugins.command.instruments import instrumented
+    from batchwright_plugins.command.instruments import ADDED, instrumented
     from batchwright_plugins.command.prompt_file import STDIN, read_prompts
-    from batchwright_plugins.command.report import print_report, start_lines
+    from batchwright_plugins.command.report import listed, print_report, start_lines
 
     notices = Console(stderr=True, highlight=False)
     lines = read_prompts(source, config.sampling)
@@ -103,7 +107,8 @@ def _answer(config: Config, source: Path, output: Path | None) -> Batch:
         _say(notices, results.close())
     _say_stopped(notices, batch)
     is_piped = output is not None and str(output) == STDIN
-    print_report(notices if is_piped else Console(highlight=False), batch)
+    summaries = listed(engine.scheduler.summaries(), config, ADDED)
+    print_report(notices if is_piped else Console(highlight=False), batch, summaries)
     return batch
 
 

@@ -57,8 +57,11 @@ def _simulate(config: Path | None, overrides: tuple[str, ...], **given: Any) -> 
 
     The scheduler, its policy and all other components are those that serve; the executor
     computes nothing, and time goes on by what an estimator says a step takes. Equal inputs
-    give equal files. Ctrl-C keeps what is finished. The exit code is 130 after it, and 3
-    if more arrived than could be served (--max-queue).
+    give equal files, but for decision_seconds_mean of summary.json, which is measured.
+    Ctrl-C keeps what is finished.
+
+    The exit code is 1 if no request was served or one ended in an error, 2 if the input is
+    wrong, 3 if more arrived than could be served (--max-queue), 130 after Ctrl-C.
     """
     from batchwright_plugins.command.simulated_run import SimulatedRun
 
@@ -72,3 +75,7 @@ def _exit(simulation: Simulation) -> None:
         raise SystemExit(128 + simulation.signal)
     if simulation.is_overloaded:
         raise SystemExit(3)
+    if simulation.has_served_none:
+        raise click.ClickException(f"no request was served: {simulation.first_failure}")
+    if simulation.reasons["error"]:
+        raise SystemExit(1)

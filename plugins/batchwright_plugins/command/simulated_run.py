@@ -17,10 +17,13 @@ from batchwright.plugin_manager import PluginManager
 from batchwright_plugins.command.arriving import Arriving
 from batchwright_plugins.command.caps import Caps
 from batchwright_plugins.command.chosen_workload import choose_workload, make_workload, pace_of
-from batchwright_plugins.command.instruments import PROGRESS, instrumented
+from batchwright_plugins.command.instruments import ADDED, PROGRESS, instrumented
 from batchwright_plugins.command.report import (
     choices,
+    decision_row,
     ends_row,
+    listed,
+    observer_rows,
     print_figures,
     served_rows,
     shadows_of,
@@ -173,18 +176,20 @@ class SimulatedRun:
     def _report(self, simulation: Simulation, seconds: float, notices: Console) -> None:
         from rich.console import Console
 
-        oracles = find_oracles(self.config, simulation.engine)
-        summary = _summary(self.config, simulation, oracles)
+        engine = simulation.engine
+        oracles = find_oracles(self.config, engine)
+        said = listed(engine.scheduler.summaries(), self.config, (*ADDED, *dict(self._files())))
+        summary = _summary(self.config, simulation, oracles, said)
         if self._output is not None:
             text = json.dumps(summary, indent=2, ensure_ascii=False)
             (self._output / "summary.json").write_text(f"{text}\n", encoding="utf-8")
-        print_figures(Console(highlight=False), _rows(simulation, oracles))
+        print_figures(Console(highlight=False), _rows(simulation, oracles, said))
         if simulation.stopped_by:
             notices.print(f"Stopped: {simulation.stopped_by}.", markup=False, soft_wrap=True)
         num_ended = simulation.reasons.total()
         notices.print(
             f"simulated in {seconds:.2f} s: {num_ended / seconds:,.0f} requests/s, "
-            f"{simulation.engine.scheduler.clock.now() / seconds:,.0f} times as fast as real",
+            f"{engine.scheduler.clock.now() / seconds:,.0f} times as fast as real",
             markup=False,
             soft_wrap=True,
         )
@@ -218,15 +223,23 @@ def _start_lines(config: Config, engine: Engine) -> Iterator[str]:
     yield choices(engine)
 
 
-def _rows(simulation: Simulation, oracles: list[str]) -> Iterator[tuple[str, str]]:
+def _rows(
+    simulation: Simulation, oracles: list[str], said: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
     yield ends_row(simulation.reasons, simulation.arriving.num_taken)
+    if simulation.num_failed and not simulation.has_served_none:  # else it is an error of the run
+        yield "first failure", simulation.first_failure
     yield "time", f"{simulation.engine.scheduler.clock.now():,.1f} s simulated"
+    yield from decision_row(simulation.engine)
     yield from served_rows(simulation.engine)
+    yield from observer_rows(said)
     if oracles:
         yield "knows too much", ", ".join(oracles)
 
 
-def _summary(config: Config, simulation: Simulation, oracles: list[str]) -> dict[str, Any]:
+def _summary(
+    config: Config, simulation: Simulation, oracles: list[str], said: Mapping[str, Any]
+) -> dict[str, Any]:
     scheduler = simulation.engine.scheduler
     return {
         "workload": config.simulation.workload,
@@ -239,7 +252,10 @@ def _summary(config: Config, simulation: Simulation, oracles: list[str]) -> dict
         "simulated_s": scheduler.clock.now(),
         "requests_arrived": simulation.arriving.num_taken,
         "requests_refused": simulation.reasons["refused"],
+        "first_failure": simulation.first_failure,
+        "decision_seconds_mean": simulation.engine.decisions.seconds_mean,
         **stats_of(simulation.engine),
         **({"shadows": shadows} if (shadows := shadows_of(simulation.engine)) else {}),
         **scheduler.components.predictor.summary(),
+        "observers": dict(said),
     }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from batchwright.exceptions import ConfigError, RequestRefusedError
 from batchwright.protocols.component import overrides
 from batchwright.request import Request
-from batchwright_plugins.command.batch import REFUSED
+from batchwright_plugins.command.batch import ERROR, REFUSED
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -43,6 +43,7 @@ class Simulation:
 
     Attributes:
         reasons: How many requests ended for each reason.
+        first_failure: Why the first request that was refused or ended in an error did.
         stopped_by: Why it ended before the workload did; empty if it did not.
         is_closed_loop: Whether what arrives depends on what has ended.
         is_overloaded: Whether more arrived than could be served.
@@ -60,6 +61,7 @@ class Simulation:
     ) -> None:
         self.engine = engine
         self.reasons: Counter[str] = Counter()
+        self.first_failure = ""
         self.stopped_by = ""
         self.signal: int | None = None
         self.is_overloaded = False
@@ -81,6 +83,16 @@ class Simulation:
         self._truth: Truth = lengths
         self._live: dict[str, tuple[Arrival, Request]] = {}
         self._eos = engine.model.eos_token_ids
+
+    @property
+    def num_failed(self) -> int:
+        """Requests that were refused or ended in an error."""
+        return self.reasons[REFUSED] + self.reasons[ERROR]
+
+    @property
+    def has_served_none(self) -> bool:
+        """True if requests have ended, and each of them failed."""
+        return 0 < self.num_failed == self.reasons.total()
 
     def run(self) -> None:
         """Run until nothing is left, or something stops it.
@@ -127,6 +139,8 @@ class Simulation:
 
     def _note_ends(self, finished: Mapping[str, Finish]) -> None:
         for request_id, finish in finished.items():
+            if finish.reason == ERROR:
+                self.first_failure = self.first_failure or finish.detail
             self._end(request_id, finish.reason)
 
     def _idle(self) -> None:
@@ -166,7 +180,7 @@ class Simulation:
         if request_id not in self._live:
             self._truth.expect(request_id, arrival.num_output_tokens, token_id)
         try:
-            self._scheduler.add_request(request)
+            self.engine.submit(request)
         except RequestRefusedError as error:
             self._refuse(arrival, request, error.reason)
         else:
@@ -174,6 +188,7 @@ class Simulation:
 
     def _refuse(self, arrival: Arrival, request: Request, reason: str) -> None:
         self.reasons[REFUSED] += 1
+        self.first_failure = self.first_failure or reason
         if self._on_refused is not None:
             self._on_refused(request.view, reason)
         if request.request_id not in self._live:

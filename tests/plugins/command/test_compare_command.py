@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from batchwright_plugins.command.comparison.wording import TIMES
 from batchwright_plugins.command.group import CommandGroup, main
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -158,12 +159,19 @@ def test_figures_are_exact(folder: Path) -> None:
 
 def test_answer_comes_first(folder: Path) -> None:
     result = on_trace(folder, "--policy", "fcfs", "--policy", f"{folder / 'policies.py'}:shortest")
-    best, pairs, where = result.stdout.splitlines()
+    best, pairs, _, caption, *table, _, thin, where = result.stdout.splitlines()
     assert best == (
         "These seeds do not tell fcfs from shortest by E2E mean: 6.75 s, "
         "against 6.75 s under shortest."
     )
     assert pairs.endswith("of fcfs, better in 0 and worse in 0 of 1 paired runs.")
+    assert caption.startswith("Ranked by E2E mean beside fcfs; latencies are means over seeds, of")
+    assert [line.split()[:8] for line in table] == [
+        ["policy", "E2E", "mean", "of", "fcfs", "better", "in", "TTFT"],
+        ["1.", "fcfs", "6.75", "s", "baseline", "5.50", "s", "1.00"],
+        ["2.", "shortest", "6.75", "s", f"1.00{TIMES}", "0", "of", "1"],
+    ]
+    assert thin.startswith("Of 4 requests that ended, 2 beyond p50, 0 beyond p90, 0 beyond p99:")
     assert where == f"2 of 2 cells: {folder / 'out' / 'report.html'}"
 
 
@@ -225,6 +233,88 @@ def test_changed_options_and_files_are_run_anew(folder: Path) -> None:
     assert changed.startswith("1 of 2 cells are done already\n[2/2] shortest")
     (folder / "trace.jsonl").write_text(TRACE + TRACE.splitlines()[-1])
     assert "[1/2]" in on_trace(folder, *arguments).stderr
+
+
+SIGNED = """
+import importlib
+
+from batchwright import SchedulingPolicy, hookimpl
+{top}
+
+
+class Signed(SchedulingPolicy):
+    name = "signed"
+
+    def key(self, request):
+        {within}
+        return sign * request.num_prompt_tokens
+
+
+@hookimpl
+def batchwright_register_policy():
+    return [Signed]
+"""
+COMPUTED = "sign = importlib.import_module('{0}'[::-1][::-1]).sign"
+
+
+@pytest.mark.parametrize(
+    ("top", "within"), [("from {0} import sign", ""), ("", "from {0} import sign"), ("", COMPUTED)]
+)
+def test_code_that_a_policy_imports_counts(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, top: str, within: str
+) -> None:
+    """At the top of its file, in a function, and under a computed name."""
+    module = f"signs_{folder.name.rpartition('_')[2]}_{len(top)}_{len(within)}"
+    monkeypatch.syspath_prepend(folder)
+    (folder / "signed.py").write_text(
+        SIGNED.format(top=top.format(module), within=within.format(module))
+    )
+    arguments = ("--policy", "fcfs", "--policy", str(folder / "signed.py"))
+    found = []
+    for sign, reported in (
+        ("1", "[2/2] signed"),
+        ("-1", "1 of 2 cells are done already\n[2/2] si"),
+    ):
+        (folder / f"{module}.py").write_text(f"sign = {sign}")
+        result = on_trace(folder, *arguments, "-o", "scheduler.max_num_seqs=1")
+        assert reported in result.stderr
+        found.append(table(folder)[1]["e2e_mean"])
+    assert found[0] != found[1]
+    assert on_trace(folder, *arguments, "-o", "scheduler.max_num_seqs=1").stderr.startswith("2 of")
+
+
+def test_two_at_once_in_one_folder_both_finish(folder: Path) -> None:
+    arguments = ["--policy", "fcfs", "--policy", "sjf", "--seeds", "1"]
+    running = [background(folder, *arguments) for _ in range(2)]
+    for process in running:
+        output, errors = process.communicate(timeout=120)
+        assert (process.returncode, output.count("2 of 2 cells")) == (0, 1), errors
+    assert [row["policy"] for row in table(folder)] == ["fcfs", "sjf"]
+    assert len(records(folder)) == 2
+    assert not [*(folder / "out").rglob("*.part")]
+    assert compare(folder, *arguments).stderr == "2 of 2 cells are done already\n"
+
+
+def background(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    command = [
+        sys.executable, "-m", "batchwright", "compare", "--config", str(folder / "run.toml"),
+        "--workload", "poisson", "-j", "1", "--output", str(folder / "out"), *arguments,
+    ]  # fmt: skip
+    env = {**os.environ, "PYTHONPATH": f"{ROOT / 'core'}:{ROOT / 'plugins'}"}
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, env=env, text=True, **pipes)
+
+
+def test_page_says_which_code_was_compared(folder: Path) -> None:
+    arguments = ("--policy", "fcfs", "--policy", f"{folder / 'policies.py'}:shortest")
+    pages = []
+    for text in (POLICIES, POLICIES + "\n"):
+        (folder / "policies.py").write_text(text)
+        on_trace(folder, *arguments)
+        pages.append(re.findall(r"(fcfs|shortest) ([0-9a-f]{12}) \((\w+\.py)\)", shown(folder)))
+    assert [entry[::2] for entry in pages[0]] == [("fcfs", "fcfs.py"), ("shortest", "policies.py")]
+    assert pages[0][0] == pages[1][0]
+    assert pages[0][1] != pages[1][1]
 
 
 @pytest.mark.parametrize(
@@ -428,6 +518,61 @@ def test_nothing_to_measure_is_said(folder: Path) -> None:
     assert (row["arrived"], row["refused"], row["ttft_p50"]) == ("4", "4", "")
 
 
+def test_refusals_are_named_beside_every_figure(folder: Path) -> None:
+    """The long prompt is refused where it does not fit; the others are served sooner."""
+    vary = ("--vary", "model.max_model_len=100,50", "--rank-by", "ttft_mean")
+    result = on_trace(folder, "--policy", "fcfs", *vary)
+    best, *_ = result.stdout.splitlines()
+    assert best.startswith(
+        "fcfs (max_model_len=50) has the lowest TTFT mean (1 of 4 refused; figures are of the "
+        "others): "
+    )
+    (line,) = [row for row in result.stdout.splitlines() if row.startswith("1.")]
+    assert line.endswith("  1 of 4 refused")
+    (note,) = [row for row in result.stdout.splitlines() if "look at" in row]
+    assert "1 of 4 requests were refused (its prompt of 60 tokens" in note
+    assert "<td>1 of 4 refused</td>" in shown(folder)
+
+
+def test_a_cell_that_serves_nothing_is_not_called_done(folder: Path) -> None:
+    result = on_trace(folder, "--policy", "fcfs", "-o", "model.max_model_len=8")
+    assert result.stderr.startswith("[1/1] fcfs, seed 0: none of 4 requests was served, the first:")
+    choice = f"{folder / 'policies.py'}:raises"
+    failed = on_trace(folder, "--policy", choice).stderr
+    assert failed.startswith("[1/1] raises, seed 0: 4 of 4 requests failed, the first: policy 'rai")
+
+
+def test_warm_up_is_left_out_and_said_to_be(folder: Path) -> None:
+    """Of the requests at 0, 0, 1.5 and 2.5 s the last two count; no cell is run again."""
+    on_trace(folder, "--policy", "fcfs")
+    result = on_trace(folder, "--policy", "fcfs", "--warmup", "1.5")
+    assert result.stderr == "1 of 1 cells are done already\n"
+    (row,) = table(folder)
+    assert (row["arrived"], row["ttft_mean"], row["duration"]) == ("2", "5.5", "8.5")
+    said = "2 of 4 requests arrived before 1.5 s and are left out of the figures."
+    assert f"Warm-up: {said}" in shown(folder)
+    assert f"<dt>warm-up</dt><dd>{said}</dd>" in shown(folder)
+    assert "nan is no finite" in on_trace(folder, "--policy", "fcfs", "--warmup", "nan").stderr
+    on_trace(folder, "--policy", "fcfs", "--warmup", "99")
+    assert table(folder)[0]["notes"] == "all 4 requests arrived before --warmup 99"
+
+
+def test_what_deciding_costs_is_measured_once(folder: Path) -> None:
+    """It is in the page and on the terminal, and in no file that another run repeats."""
+    first = on_trace(folder, "--policy", "fcfs")
+    (path,) = (folder / "out" / "runs").iterdir()
+    seen = json.loads(path.read_text())
+    assert seen["decisions"] == 3
+    assert seen["decision_seconds"] > 0
+    path.write_text(json.dumps({**seen, "decision_seconds": 0.15}))
+    again = on_trace(folder, "--policy", "fcfs")
+    assert again.stderr == "1 of 1 cells are done already\n"
+    (line,) = [row for row in again.stdout.splitlines() if row.startswith("1.")]
+    assert line.endswith("  50 ms")
+    assert "<td>50 ms</td>" in shown(folder)
+    assert line not in first.stdout
+
+
 def test_oracle_is_stamped(folder: Path) -> None:
     compare(folder, "--policy", "sjf", "--seeds", "1", "-o", "scheduler.predictor=oracle")
     (row,) = table(folder)
@@ -498,14 +643,7 @@ def test_ctrl_c_keeps_finished_cells(folder: Path) -> None:
     """The second cell never ends; what is done is reported, and not run again."""
     (folder / "hangs.py").write_text(HANGS)
     arguments = ["--policy", "fcfs", "--policy", str(folder / "hangs.py"), "--seeds", "1"]
-    command = [
-        sys.executable, "-m", "batchwright", "compare", "--config", str(folder / "run.toml"),
-        "--workload", "poisson", "-j", "1", "--output", str(folder / "out"), *arguments,
-    ]  # fmt: skip
-    env = {**os.environ, "PYTHONPATH": f"{ROOT / 'core'}:{ROOT / 'plugins'}"}
-    process = subprocess.Popen(
-        command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    process = background(folder, *arguments)
     while not (folder / "hanging").exists() and process.poll() is None:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)

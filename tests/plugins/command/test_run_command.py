@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -148,6 +149,43 @@ def test_run_fails_if_nothing_is_answered(folder: Path) -> None:
     done = run(folder)
     assert done.exit_code == 1
     assert "no prompt was answered: its prompt of" in done.stderr
+
+
+def test_run_in_which_a_request_fails_is_no_success(folder: Path) -> None:
+    (folder / "picky.py").write_text(PICKY)
+    load = ("-o", f"plugins.load[1]={folder / 'picky.py'}", "-o", "scheduler.policy=picky")
+    done = run(folder, "--output", str(folder / "out.jsonl"), *load)
+    assert done.exit_code == 1
+    assert "6 of 6 (1 error, 5 length)" in done.stdout
+    assert "key() raised LookupError: not this one" in done.stdout
+
+
+PICKY = """
+from batchwright import SchedulingPolicy, hookimpl
+
+
+class Picky(SchedulingPolicy):
+    name = "picky"
+
+    def key(self, request):
+        if request.request_id == "line-2":
+            raise LookupError("not this one")
+        return 0
+
+
+@hookimpl
+def batchwright_register_policy():
+    return [Picky]
+"""
+
+
+def test_run_prints_what_observers_saw_and_the_cost_of_deciding(folder: Path) -> None:
+    done = run(folder, "-o", "observer[0].use=invariants")
+    assert done.exit_code == 0, done.output
+    assert re.search(r"^invariants {13}checks \d+, violations none$", done.stdout, re.M)
+    assert re.search(
+        r"^time a decision {8}[\d.]+ .?s \(wall clock, \d+ steps\)$", done.stdout, re.M
+    )
 
 
 def test_run_passes_fields_of_a_request_on(folder: Path) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -141,9 +143,125 @@ def test_equal_inputs_give_equal_files(folder: Path) -> None:
     files = []
     for seed in (3, 3, 4):
         assert simulate(folder, "--seed", str(seed), *arguments, workload="poisson").exit_code == 0
-        names = ("requests.csv", "summary.json")
-        files.append([(folder / "out" / name).read_bytes() for name in names])
+        figures = summary(folder)
+        assert figures.pop("decision_seconds_mean") > 0  # of the wall clock
+        files.append([(folder / "out" / "requests.csv").read_bytes(), figures])
     assert files[0] == files[1] != files[2]
+
+
+RAISES = """
+from batchwright import SchedulingPolicy, clock, hookimpl
+from batchwright.protocols import Observer
+
+
+class Raises(SchedulingPolicy):
+    name = "raises"
+
+    def key(self, request):
+        if request.request_id in "{0}":
+            raise LookupError(f"no key for {{request.request_id}}")
+        return 0
+
+
+class Slow(SchedulingPolicy):
+    name = "slow"
+
+    def key(self, request):
+        clock.time.now += 0.05
+        return 0
+
+
+class Counts(Observer):
+    name = "counts"
+    ends = 0
+
+    def on_finish(self, request):
+        self.ends += 1
+
+    def summary(self):
+        if self.ctx.path == "observer[1]":
+            raise KeyError("nothing")
+        return {{"ends": self.ends, "half": 0.5, "by": {{"a": None}}}}
+
+
+@hookimpl
+def batchwright_register_policy():
+    return [Raises, Slow]
+
+
+@hookimpl
+def batchwright_register_observer():
+    return [Counts]
+"""
+
+
+def with_plugin(folder: Path, *arguments: str, fails: str = "") -> Result:
+    (folder / "plugin.py").write_text(RAISES.format(fails))
+    return simulate(folder, "-o", 'plugins.load=["./plugin.py"]', *arguments)
+
+
+def test_run_in_which_every_request_fails_says_why(folder: Path) -> None:
+    result = with_plugin(folder, "-o", "scheduler.policy=raises", fails="0123")
+    assert result.exit_code == 1
+    assert "requests               4 of 4 (3 error, 1 refused)" in result.stdout
+    (line,) = [row for row in result.stderr.splitlines() if row.startswith("Error: ")]
+    assert line.startswith("Error: no request was served: policy 'raises' (")
+    assert "key() raised LookupError: no key for 0" in line
+    assert "no key for 0" in summary(folder)["first_failure"]
+
+
+def test_run_in_which_a_request_fails_is_no_success(folder: Path) -> None:
+    result = with_plugin(folder, "-o", "scheduler.policy=raises", fails="1")
+    assert result.exit_code == 1
+    assert "first failure          policy 'raises' (" in result.stdout
+    assert "no request was served" not in result.output
+
+
+class Watch:
+    """A wall clock that stands until a component takes its time."""
+
+    now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def slow(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Result:
+    """A run whose policy takes 50 ms for each of three keys."""
+    monkeypatch.setattr("batchwright.clock.time", Watch())
+    logging.getLogger("batchwright").setLevel(logging.WARNING)
+    options = ("scheduler.policy=slow", "scheduler.slow_component_seconds=0.04")
+    return with_plugin(folder, *(part for option in options for part in ("-o", option)))
+
+
+def test_time_of_a_decision_is_that_of_the_wall_clock(folder: Path, slow: Result) -> None:
+    (row,) = re.findall(
+        r"^time a decision {8}(.+) ms \(wall clock, (\d) steps\)$", slow.stdout, re.M
+    )
+    mean, steps = float(row[0]) / 1000, int(row[1])
+    assert summary(folder)["decision_seconds_mean"] == pytest.approx(0.15 / steps)
+    assert mean == pytest.approx(0.15 / steps, rel=0.01)
+
+
+def test_slow_components_are_told_by_the_wall_clock(slow: Result, caplog: Any) -> None:
+    (told,) = [r.message for r in caplog.get_records("setup") if "slow_comp" in r.message]
+    assert told.startswith("policy 'slow' (")
+    assert "key() took 0.05 s" in told
+    assert slow.exit_code == 0
+
+
+def test_observers_sum_up(folder: Path, caplog: Any) -> None:
+    """In the table and in summary.json; one that raises is a fault, and no more."""
+    result = with_plugin(
+        folder, "-o", "observer[0].use=counts", "-o", "observer[1].use=counts",
+        "-o", "observer[2].use=counts",
+    )  # fmt: skip
+    assert result.exit_code == 0
+    said = {"ends": 3, "half": 0.5, "by": {"a": None}}
+    assert summary(folder)["observers"] == {"counts": said, "counts-2": said}
+    assert "\ncounts                 ends 3, half 0.5, by (a none)\n" in result.stdout
+    assert "summary() raised KeyError: 'nothing'; it is disabled" in caplog.text
 
 
 def test_limit_rate_and_scale(folder: Path) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from batchwright_plugins.command.comparison.measure import MEASURES
+from batchwright_plugins.command.comparison.ranking import PHRASES, unserved
+from batchwright_plugins.command.comparison.steadiness import steadiness_warnings
 from batchwright_plugins.command.comparison.wording import change, range_of_change, value
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ __all__ = ["answer", "is_told_apart", "warnings"]
 _PRICES: Final = (
     "ttft_p99", "tpot_p99", "e2e_p99", "ttft_mean", "e2e_mean", "output_tokens_per_s",
 )  # fmt: skip
-_PHRASES: Final = {"attainment": "share of requests in time"}
+_OF_ALL: Final = ("attainment", "goodput")
 _NEGLIGIBLE: Final = 0.01
 _NOTABLE: Final = 1.05
 """How many times as bad a figure must be to be told as a price."""
@@ -41,7 +43,8 @@ def _best(summary: Summary, best: Contender) -> Iterator[str]:
     baseline, others = summary.baseline, summary.ranked[1:]
     other = baseline if best is not baseline else next(iter(others), None)
     extreme = "lowest" if summary.measure.better == "less" else "highest"
-    what = _PHRASES.get(summary.measure.key, summary.measure.name)
+    what = PHRASES.get(summary.measure.key, summary.measure.name)
+    what += _others(summary, best)
     found = best.at(summary.top_rate, summary.measure.key)
     against = other.at(summary.top_rate, summary.measure.key) if other else None
     figures = value(summary.measure, found.mean if found else None) + _at(summary.top_rate)
@@ -49,7 +52,9 @@ def _best(summary: Summary, best: Contender) -> Iterator[str]:
         yield f"{best.label}: {what} {figures}; there is nothing to compare it with."
         return
     versus = best.versus if best is not baseline else other.versus
+    loss = unserved(other)
     figures += f", against {value(summary.measure, against.mean)} under {other.label}"
+    figures += f" ({loss})" if loss else ""
     if versus is None or (is_told_apart(summary, versus) and _matters(summary, versus)):
         yield f"{best.label} has the {extreme} {what}: {figures}."
     elif is_told_apart(summary, versus):
@@ -60,6 +65,15 @@ def _best(summary: Summary, best: Contender) -> Iterator[str]:
         yield _told(summary, versus, other if best is baseline else best)
 
 
+def _others(summary: Summary, contender: Contender) -> str:
+    """The part of the requests that a figure leaves out, in brackets; empty if it is of all."""
+    loss = unserved(contender)
+    if not loss:
+        return ""
+    counts = summary.measure.key in _OF_ALL
+    return f" ({loss}; {'they count as late' if counts else 'figures are of the others'})"
+
+
 def _next(summary: Summary) -> Iterator[str]:
     """Who is second, if that is not told yet, and whether he is told from the first."""
     if summary.second is None or summary.baseline in summary.ranked[:2]:
@@ -67,11 +81,12 @@ def _next(summary: Summary) -> Iterator[str]:
     first, second = summary.ranked[:2]
     found = second.at(summary.top_rate, summary.measure.key)
     apart = "" if is_told_apart(summary, summary.second) else "; these seeds do not tell them apart"
-    figure = value(summary.measure, found.mean if found else None)
+    figure = value(summary.measure, found.mean if found else None) + _at(summary.top_rate)
+    versus = summary.second
     yield (
-        f"Next is {second.label} with {figure}{_at(summary.top_rate)}: better than {first.label} "
-        f"in {summary.second.wins} and worse in {summary.second.losses} of "
-        f"{summary.second.pairs} paired runs{apart}."
+        f"Next is {second.label}{_others(summary, second)} with {figure}: better than "
+        f"{first.label} in {versus.wins} and worse in {versus.losses} of {versus.pairs} paired "
+        f"runs{apart}."
     )
 
 
@@ -145,6 +160,7 @@ def warnings(summary: Summary) -> Iterator[str]:
                 f"{contender.label}: look at {len(notes)} of {len(contender.cells)} cells; "
                 f"e.g. {notes[0]}"
             )
+    yield from steadiness_warnings(summary)
 
 
 def _at(rate: float | None) -> str:

@@ -1,14 +1,17 @@
-"""Cells that are done, each in a file of its own."""
+"""Cells that are done, each in a file of its own, and observations of their runs."""
 
 from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from batchwright.exceptions import ConfigError
 from batchwright.plugin_manager import PluginManager
+from batchwright_plugins.command.comparison.cell import file_digest
+from batchwright_plugins.command.comparison.replacing import replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Archive", "keep"]
 
+_RUNS: Final = "runs"
+
 _BEGIN: Final = b'{"policy": '
 _END: Final = b"}\n"
 _DAMAGED: Final = "its file is damaged"
@@ -24,6 +29,9 @@ _DAMAGED: Final = "its file is damaged"
 
 class Archive:
     """A folder of cells. A file is there if the cell is done, and is then whole.
+
+    Beside it the folder ``runs`` has observations of the runs under the same names: times of
+    the wall clock, and modules that were imported under a computed name.
 
     Args:
         folder: Where; it is made.
@@ -50,8 +58,16 @@ class Archive:
         return self._paths[cell]
 
     def missing(self, cells: Iterable[Cell]) -> list[tuple[Cell, Path]]:
-        """The cells that are not done, with their files."""
-        return [(cell, path) for cell in cells if not _is_whole(path := self.path(cell))]
+        """The cells that are not done, or ran other code than there is now, with their files."""
+        return [(cell, path) for cell in cells if not self._is_done(path := self.path(cell))]
+
+    def seen(self, cell: Cell) -> dict[str, Any]:
+        """Observations of a cell's run; empty if none are kept."""
+        return _read_run(_run_path(self.path(cell)))
+
+    def _is_done(self, path: Path) -> bool:
+        modules = _read_run(_run_path(path)).get("modules")
+        return _is_whole(path) and isinstance(modules, dict) and _are_unchanged(modules)
 
     def read(self, cell: Cell) -> dict[str, Any] | None:
         """What came of a cell; None if it is not done. A file that is damaged is a fault."""
@@ -74,16 +90,40 @@ class Archive:
         return self._offered[key]
 
 
-def keep(path: Path, record: dict[str, Any]) -> None:
-    """Write what came of a cell, all or nothing."""
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+def keep(path: Path, record: dict[str, Any], seen: dict[str, Any]) -> None:
+    """Write what came of a cell, all or nothing.
+
+    Observations of an earlier run of the same code stay: times of the wall clock are measured
+    once, so that equal cells in one folder give equal reports.
+    """
+    run = _run_path(path)
+    run.parent.mkdir(exist_ok=True)
+    if _read_run(run).get("modules") != seen["modules"]:
+        replace_file(run, _encoded(seen))
+    replace_file(path, _encoded(record))
+
+
+def _encoded(record: dict[str, Any]) -> bytes:
+    # What no file can hold stands in messages of others only: half a character.
+    return f"{json.dumps(record, ensure_ascii=False)}\n".encode(errors="replace")
+
+
+def _run_path(path: Path) -> Path:
+    return path.parent.parent / _RUNS / path.name
+
+
+def _read_run(path: Path) -> dict[str, Any]:
+    with suppress(OSError, ValueError):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return found if isinstance(found, dict) else {}
+    return {}
+
+
+def _are_unchanged(modules: dict[str, str]) -> bool:
     try:
-        # What no file can hold stands in messages of others only: half a character.
-        text = f"{json.dumps(record, ensure_ascii=False)}\n"
-        part.write_bytes(text.encode(errors="replace"))
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+        return all(file_digest(Path(path)) == digest for path, digest in modules.items())
+    except OSError:
+        return False
 
 
 def _is_whole(path: Path) -> bool:

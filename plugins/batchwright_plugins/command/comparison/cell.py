@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator
 from functools import cache
 from hashlib import sha256
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,13 +15,17 @@ from attrs import frozen
 
 from batchwright.config import Config, Use
 from batchwright.plugin_manager import PluginManager
+from batchwright_plugins.command.comparison.code_files import code_files, package_files
 from batchwright_plugins.command.defaults import with_component_defaults
 from batchwright_plugins.command.rendering import render_config
 
-__all__ = ["Cell"]
+__all__ = ["Cell", "file_digest", "short_digest"]
 
 _UNSAFE: Final = re.compile(r"[^\w.+=-]+")
-_FORMAT: Final = 1
+_OWN: Final = ("batchwright", "batchwright_plugins")
+_FOLDERS: Final = ("path", "profile")
+"""Options that may name a folder."""
+_FORMAT: Final = 2
 """Of what is kept of a cell; another one is run anew."""
 
 
@@ -69,23 +73,50 @@ class Cell:
             "limit": self.limit,
             "checked": self.checked,
             "toml": self.toml(plugins),
-            "files": [file_digest(path) for path in sorted(self._files(plugins))],
+            "code": _digests([*own_files(), *self.code(plugins)]),
+            "files": [file_digest(path) for path in sorted(self._data_files(plugins))],
         }
         digest = sha256(json.dumps(identity).encode()).hexdigest()[:16]
         return f"{_UNSAFE.sub('_', self.label.replace(', ', '_'))[:80]}-{digest}.json"
 
-    def _files(self, plugins: PluginManager) -> Iterator[Path]:
-        """The files that its components come from, and those that their options name."""
-        yield from _package_files("batchwright")
+    def code(self, plugins: PluginManager) -> list[Path]:
+        """The files of its components, and of what they import; Batchwright's are left out.
+
+        All that ``plugins.load`` names is among them: a file may change what it imports.
+        """
+        roots = list(self.config.plugin_paths)
+        packages: dict[str, None] = {}
         for use in self._uses():
             found = plugins.find(use.kind, use.name)
-            if found.path is not None:
-                yield found.path
-            else:
-                yield from _package_files(found.cls.__module__.partition(".")[0])
-            named = use.options.get("path")
-            if isinstance(named, str) and named:
-                yield from _files_of(self.config.resolve(named))
+            if found.path is None:
+                names = (found.cls.__module__, found.module)
+                packages |= dict.fromkeys(name.partition(".")[0] for name in names)
+        for package in packages:
+            if package not in _OWN:
+                roots += package_files(package)
+        return code_files(roots, own_files())
+
+    def policy_code(self, plugins: PluginManager) -> list[Path]:
+        """The file of its policy, then those of the modules that it imports."""
+        found = plugins.find("policy", self.config.scheduler.policy)
+        file = found.path or getattr(sys.modules.get(found.cls.__module__), "__file__", None)
+        if file is None:
+            return []
+        first = Path(file).resolve()
+        own = own_files()
+        return (
+            [first]
+            if first in own
+            else [first, *(f for f in code_files([first], own) if f != first)]
+        )
+
+    def _data_files(self, plugins: PluginManager) -> Iterator[Path]:
+        """The files that options of its components name, defaults included."""
+        for use in with_component_defaults(self.config, plugins).uses():
+            for option, value in use.options.items() if use.kind != "observer" else ():
+                if isinstance(value, str) and value:
+                    path = self.config.resolve(value)
+                    yield from _files_of(path, with_folders=option in _FOLDERS)
 
     def _uses(self) -> list[Use]:
         uses = [*self.config.uses(), self.config.named("executor", self.config.simulation.executor)]
@@ -93,17 +124,22 @@ class Cell:
 
 
 @cache
-def _package_files(package: str) -> tuple[Path, ...]:
-    """The Python files of an installed package, or module."""
-    spec = find_spec(package)
-    roots = list(spec.submodule_search_locations or ()) if spec else []
-    if roots:
-        return tuple(path for root in roots for path in sorted(Path(root).rglob("*.py")))
-    return (Path(spec.origin),) if spec and spec.origin else ()
+def own_files() -> dict[Path, None]:
+    """The Python files of Batchwright itself."""
+    return dict.fromkeys(path.resolve() for name in _OWN for path in package_files(name))
 
 
-def _files_of(path: Path) -> list[Path]:
-    if path.is_dir():
+def short_digest(paths: Iterable[Path]) -> str:
+    """Twelve digits that change with any of the files."""
+    return sha256("".join(_digests(paths)).encode()).hexdigest()[:12]
+
+
+def _digests(paths: Iterable[Path]) -> list[str]:
+    return sorted(map(file_digest, paths))
+
+
+def _files_of(path: Path, *, with_folders: bool) -> list[Path]:
+    if with_folders and path.is_dir():
         return [file for file in sorted(path.rglob("*")) if file.is_file()]
     return [path] if path.is_file() else []
 

@@ -18,6 +18,8 @@ from batchwright.version import VERSION
 from batchwright_plugins.command.arriving import Arriving
 from batchwright_plugins.command.caps import Caps
 from batchwright_plugins.command.chosen_workload import make_workload, pace_of
+from batchwright_plugins.command.comparison.cell import file_digest, own_files, short_digest
+from batchwright_plugins.command.comparison.code_files import loaded_files
 from batchwright_plugins.command.comparison.recorder import RECORDER, Recorder, RecorderPlugin
 from batchwright_plugins.command.defaults import with_component_defaults
 from batchwright_plugins.command.rendering import render_value
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from batchwright.engine import Engine
     from batchwright_plugins.command.comparison.cell import Cell
 
-__all__ = ["BROKE", "RAISED", "run_cell"]
+__all__ = ["BROKE", "RAISED", "observe_cell", "run_cell"]
 
 RAISED: Final = "raised"
 BROKE: Final = "broke an invariant"
@@ -39,6 +41,17 @@ def run_cell(cell: Cell) -> dict[str, Any]:
 
     Returns:
         What is kept, ready for JSON: equal for equal cells, bit for bit.
+    """
+    return observe_cell(cell)[0]
+
+
+def observe_cell(cell: Cell) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Run the simulation of a cell, as ``run_cell`` does, and watch this one run of it.
+
+    Returns:
+        What ``run_cell`` returns, and what another run of an equal cell need not repeat:
+        ``modules``, the digests of foreign modules that the cell's name does not know of, by
+        path; ``decision_seconds`` of the wall clock for ``decisions`` planned steps.
     """
     logging.getLogger("batchwright").propagate = False  # faults are counted, and reported
     logging.getLogger("batchwright").addHandler(logging.NullHandler())
@@ -51,13 +64,15 @@ def run_cell(cell: Cell) -> dict[str, Any]:
         "checked": cell.checked,
         "toml": cell.toml(plugins),
         "versions": _versions(cell, plugins),
+        "policy_code": _policy_code(cell, plugins),
         "step_times": _step_times(cell, plugins),
         "fault": None,
     }
+    seen: dict[str, Any] = {"decision_seconds": 0.0, "decisions": 0}
     try:
         engine, simulation = _prepare(cell, plugins)
     except Exception as error:
-        return {**record, "fault": _fault(error)}
+        return {**record, "fault": _fault(error)}, {**seen, "modules": _others(cell, plugins)}
     try:
         simulation.run()
         record["fault"] = _wrong_books(engine, simulation)
@@ -66,7 +81,20 @@ def run_cell(cell: Cell) -> dict[str, Any]:
         record["fault"] = _fault(error)
     finally:
         engine.close()
-    return record
+    decisions = engine.decisions
+    seen = {"decision_seconds": decisions.seconds, "decisions": decisions.num_steps}
+    return record, {**seen, "modules": _others(cell, plugins)}
+
+
+def _others(cell: Cell, plugins: PluginManager) -> dict[str, str]:
+    """Foreign modules that are loaded, though no import statement of the cell's code says so."""
+    others = loaded_files().difference(own_files(), cell.code(plugins))
+    return {str(path): file_digest(path) for path in sorted(others)}
+
+
+def _policy_code(cell: Cell, plugins: PluginManager) -> dict[str, Any]:
+    paths = cell.policy_code(plugins)
+    return {"digest": short_digest(paths), "files": [path.name for path in paths]}
 
 
 def _prepare(cell: Cell, plugins: PluginManager) -> tuple[Engine, Simulation]:

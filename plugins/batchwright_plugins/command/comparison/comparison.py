@@ -20,6 +20,7 @@ from batchwright_plugins.command.comparison.grid import plan_grid
 from batchwright_plugins.command.comparison.measure import RANKING
 from batchwright_plugins.command.comparison.outcome import Outcome, measure
 from batchwright_plugins.command.comparison.progress import Progress
+from batchwright_plugins.command.comparison.ranking import ranked_lines
 from batchwright_plugins.command.comparison.report import Setup, write_report
 from batchwright_plugins.command.comparison.summary import Summary, summarize
 from batchwright_plugins.command.comparison.tables import write_tables
@@ -47,6 +48,7 @@ class Comparison:
         targets: See ``read_targets``.
         rank_by: Key of a measure; None: ``attainment`` if there are targets, else ``e2e_mean``.
         starved_after: Seconds for which a request may be passed over.
+        warmup: Requests that arrive before it (seconds) are left out of the figures; None: none.
         check: Whether every invariant is checked at every step.
         jobs: Processes; None: one a processor.
         cell_timeout: Seconds that a cell may take; None: no bound.
@@ -65,6 +67,7 @@ class Comparison:
         targets: Sequence[str],
         rank_by: str | None,
         starved_after: float,
+        warmup: float | None,
         check: bool,
         jobs: int | None,
         cell_timeout: float | None,
@@ -74,6 +77,7 @@ class Comparison:
         self._targets = read_targets(targets)
         self._rank_by = _ranking(rank_by, bool(self._targets))
         self._starved_after = starved_after
+        self._warmup = warmup or 0.0
         self._jobs = jobs or os.cpu_count() or 1
         self._cell_timeout = math.inf if cell_timeout is None else cell_timeout
         self._output = output
@@ -123,7 +127,8 @@ class Comparison:
             if cell in lost:
                 record = {**cell.coordinates(), "fault": lost[cell]}
             if record is not None:
-                yield measure(record, self._targets, self._starved_after)
+                seen = archive.seen(cell)
+                yield measure(record, self._targets, self._starved_after, self._warmup, seen)
 
     def _report(self, outcomes: Sequence[Outcome], summary: Summary) -> None:
         from rich.console import Console
@@ -134,11 +139,13 @@ class Comparison:
             seeds=self.grid.seeds,
             targets=self._targets,
             starved_after=self._starved_after,
+            warmup=self._warmup,
         )
         report = write_report(self._output, outcomes, summary, setup)
         console = Console(highlight=False)
-        for sentence in (*answer(summary), *warnings(summary)):
-            console.print(sentence, markup=False, soft_wrap=True)
+        table = ["", *ranked_lines(summary), ""] if summary.num_done else []
+        for line in (*answer(summary), *table, *warnings(summary)):
+            console.print(line, markup=False, soft_wrap=True)
         console.print(f"{summary.num_done} of {summary.num_cells} cells: {report}",
                       markup=False, soft_wrap=True)  # fmt: skip
 

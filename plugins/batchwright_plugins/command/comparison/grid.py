@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import product
 from pathlib import Path
+from typing import Final
 
 import attrs
-from attrs import frozen
+from attrs import Factory, frozen
 
 from batchwright.assembly import Assembly
 from batchwright.config import Config, load_config
 from batchwright.exceptions import ConfigError
+from batchwright.plugin_manager import PluginManager
+from batchwright.suggest import did_you_mean
 from batchwright_plugins.command.chosen_workload import choose_workload, make_workload, pace_of
 from batchwright_plugins.command.comparison.cell import Cell
 from batchwright_plugins.command.comparison.policy_choice import PolicyChoice, choose_policies
 from batchwright_plugins.command.comparison.variation import Variation, read_variations
 
 __all__ = ["Grid", "plan_grid", "read_rates"]
+
+_POLICY: Final = "policy"
 
 
 @frozen
@@ -30,6 +36,8 @@ class Grid:
         rates: Mean arrivals (1/s), ascending; (None,): as the workload says.
         seeds: Of all streams of chance.
         cells: All of them; for each policy and variation, rates in order, seeds within.
+        contenders: Pairs of policy and variation that there are cells of: a policy that an
+            option does not concern has none with its values.
     """
 
     policies: tuple[str, ...]
@@ -37,6 +45,9 @@ class Grid:
     rates: tuple[float | None, ...]
     seeds: tuple[int, ...]
     cells: tuple[Cell, ...]
+    contenders: tuple[tuple[str, str], ...] = Factory(
+        lambda self: tuple(product(self.policies, self.variations)), takes_self=True
+    )
 
     @property
     def baseline(self) -> str:
@@ -102,33 +113,108 @@ def plan_grid(
         PluginError: A component that a cell names cannot be had.
     """
     base = load_config(config, overrides)
-    chosen = choose_policies(policies or [base.scheduler.policy], base.plugins.disable)
-    variations, all_rates = read_variations(vary), read_rates(rates)
+    disable, load = base.plugins.disable, base.plugin_paths
+    chosen = choose_policies(policies or [base.scheduler.policy], disable, load)
+    names = {choice.name for choice in chosen}
+    all_rates = read_rates(rates)
     seeds = tuple(range(base.scheduler.seed, base.scheduler.seed + num_seeds))
     cells: list[Cell] = []
-    for choice in chosen:
-        for variation in variations:
-            made = load_config(config, [*overrides, *variation.overrides])
-            made = choose_workload(_with_policy(made, choice), workload)
-            _check(made, all_rates)
-            cells += _cells(choice, variation, made, all_rates, seeds, limit, checked)
+    contenders: list[tuple[str, str]] = []
+    for choice, variation in _contenders(chosen, read_variations(vary), base):
+        made = load_config(config, [*overrides, *variation.overrides])
+        made = choose_workload(_with_policy(made, choice, names), workload)
+        _check(made, all_rates)
+        cells += _cells(choice, variation, made, all_rates, seeds, limit, checked)
+        contenders.append((choice.label, variation.label))
     return Grid(
         tuple(choice.label for choice in chosen),
-        tuple(variation.label for variation in variations),
+        tuple(dict.fromkeys(label for _, label in contenders)),
         all_rates,
         seeds,
         tuple(cells),
+        tuple(contenders),
     )
 
 
-def _with_policy(config: Config, choice: PolicyChoice) -> Config:
-    """Select a policy, and load its file; observers decide nothing, and are left out."""
+def _contenders(
+    chosen: Sequence[PolicyChoice], variations: Sequence[Variation], base: Config
+) -> Iterator[tuple[PolicyChoice, Variation]]:
+    """Each policy with each combination of the values that concern it.
+
+    Raises:
+        ConfigError: An option of a policy concerns none that takes part.
+    """
+    hosted = {choice: _hosts_policies(choice, base) for choice in chosen}
+    _refuse_strangers(chosen, variations, any(hosted.values()))
+    for choice in chosen:
+        concerns = _concerns(choice, hosted[choice])
+        for variation in dict.fromkeys(found.only(concerns) for found in variations):
+            yield choice, variation
+
+
+def _concerns(choice: PolicyChoice, hosts_others: bool) -> Callable[[str], bool]:
+    """Make the test of an option's path: can a policy's figures depend on it?"""
+    return lambda path: hosts_others or _policy_in(path) in ("", choice.name)
+
+
+def _policy_in(path: str) -> str:
+    """The policy whose option it is; empty if it is no policy's."""
+    kind, _, rest = path.partition(".")
+    return rest.partition(".")[0] if kind == _POLICY else ""
+
+
+def _hosts_policies(choice: PolicyChoice, base: Config) -> bool:
+    """Tell if a policy is made of other ones, whose options matter to it then."""
+    plugins = PluginManager.discover(_paths(base, choice), base.plugins.disable)
+    hosted = plugins.find(_POLICY, choice.name).cls.hosts.values()
+    return any(part.kind == _POLICY for part in hosted)
+
+
+def _paths(base: Config, choice: PolicyChoice) -> list[Path]:
+    return [*base.plugin_paths, *([choice.path] if choice.path is not None else [])]
+
+
+def _refuse_strangers(
+    chosen: Sequence[PolicyChoice], variations: Iterable[Variation], any_hosts: bool
+) -> None:
+    """Refuse to vary an option of a policy that does not take part.
+
+    Raises:
+        ConfigError: One is varied.
+    """
+    names = [choice.name for choice in chosen]
+    for override in dict.fromkeys(o for found in variations for o in found.overrides):
+        path = override.partition("=")[0]
+        name = _policy_in(path)
+        if name and name not in names and not any_hosts:
+            problem = f"no policy that takes part is {name!r}.{did_you_mean(name, names)}"
+            raise ConfigError(
+                f"{problem} They are {', '.join(names)}", path=path, source=f"--vary {override}"
+            )
+
+
+def _with_policy(config: Config, choice: PolicyChoice, names: Iterable[str]) -> Config:
+    """Select a policy, and load its file; observers decide nothing, and are left out.
+
+    Args:
+        config: The configuration.
+        choice: The policy.
+        names: Names of all policies that take part. Tables of options of those that this one
+            does not know, because their files are not loaded for it, are left out.
+    """
     scheduler = attrs.evolve(config.scheduler, policy=choice.name)
     plugins = config.plugins
     if choice.path is not None:
         path = os.path.relpath(choice.path, config.base_path.resolve())
         plugins = attrs.evolve(plugins, load=(*plugins.load, path))
-    return attrs.evolve(config, scheduler=scheduler, plugins=plugins, observer=())
+    found = attrs.evolve(config, scheduler=scheduler, plugins=plugins, observer=())
+    tables = config.options.get(_POLICY, {})
+    if tables.keys() & set(names) - {choice.name}:
+        known = PluginManager.discover(found.plugin_paths, plugins.disable).names(_POLICY)
+        others = set(names).difference(known)
+        kept = {name: table for name, table in tables.items() if name not in others}
+        found = attrs.evolve(found, options={**config.options, _POLICY: kept})
+    return found
 
 
 def _check(config: Config, rates: Sequence[float | None]) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from array import array
-from collections.abc import Container, Iterator, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from itertools import compress
 from typing import Any
 
 from attrs import frozen
@@ -16,13 +17,18 @@ from batchwright_plugins.command.comparison.fairness import (
     service_in_contention,
 )
 from batchwright_plugins.command.comparison.requests import Ended, passed_over, requests_of
+from batchwright_plugins.command.comparison.steadiness import Growth
 from batchwright_plugins.command.comparison.targets import Targets
+from batchwright_plugins.command.comparison.trouble import (
+    fault_of,
+    notes_of,
+    nothing_left,
+    unknown_classes,
+)
 
 __all__ = ["ClientFigures", "Outcome", "measure"]
 
 _PERCENTILES = (50, 90, 99)
-_BLAMED = re.compile(r"\w+\(\) (?:raised|returned) ")
-"""How the core says that a component failed on a request."""
 _LATENCIES = ("ttft", "tpot", "e2e")
 Figures = dict[str, float | None]
 
@@ -56,6 +62,9 @@ class Outcome:
         latencies: TTFT, TPOT and E2E of those that ended, ascending (seconds).
         series: Samples over time.
         record: What was kept of it.
+        growth: Growth of the queue while requests arrived; None if they came at once.
+        num_left_out: Requests that arrived during the warm-up; they are in no figure.
+        decision_seconds: Wall-clock time of a decision when the cell was run, the mean.
     """
 
     policy: str
@@ -70,43 +79,59 @@ class Outcome:
     latencies: Mapping[str, array[float]]
     series: Mapping[str, Any]
     record: Mapping[str, Any]
+    growth: Growth | None = None
+    num_left_out: int = 0
+    decision_seconds: float | None = None
 
 
-def measure(record: Mapping[str, Any], targets: Targets, starved_after: float) -> Outcome:
+def measure(
+    record: Mapping[str, Any],
+    targets: Targets,
+    starved_after: float,
+    warmup: float = 0.0,
+    seen: Mapping[str, Any] | None = None,
+) -> Outcome:
     """Condense what was recorded.
 
     Args:
         record: See ``run_cell``.
         targets: How fast is fast enough.
         starved_after: Seconds for which a request may be passed over.
+        warmup: Requests that arrive before it (seconds) are left out.
+        seen: Observations of the run; see ``observe_cell``.
     """
     where = {name: record[name] for name in ("policy", "variation", "rate", "seed")}
-    fault = record["fault"]
-    text = f"{fault['kind']}: {fault['message']}" if fault else _failures(record["requests"])
+    text = fault_of(record)
     if text:
         return Outcome(**where, fault=text, notes=(), figures={}, by_class={}, clients={},
                        latencies={}, series={}, record=record)  # fmt: skip
-    requests = requests_of(record["requests"])
+    everyone = requests_of(record["requests"])
+    requests = [request for request in everyone if request.arrival >= warmup]
+    columns = _from(record["requests"], warmup)
     in_time = [r.has_ended and targets.are_met(r.slo_class, r.latencies) for r in requests]
     series = record["series"]
-    service = service_in_contention(series["time"], series["service"], series["backlog"])
+    service = _service(series, warmup)
     latencies = {name: _sorted(requests, name) for name in _LATENCIES}
-    waits = list(passed_over(requests, record["end_time"]))
+    waits = [
+        wait for wait in passed_over(everyone, record["end_time"]) if wait[1].arrival >= warmup
+    ]
     starved = sum(1 for seconds, _ in waits if seconds > starved_after)
     figures = {
         **_latency_figures(latencies),
-        **_rates(record, requests, in_time if targets else None),
-        **_work(record),
+        **_rates(record["end_time"], columns, requests, in_time if targets else None),
+        **_work(record, columns),
         "jain": jain_index(s.rate for s in service.values() if s.rate is not None),
         "passed_over_max": max((seconds for seconds, _ in waits), default=0.0),
         "starved": starved,
     }
+    arrivals = [request.arrival for request in requests]
     return Outcome(
         **where,
         fault="",
         notes=(
-            *_notes(record, figures, starved_after),
-            *_unknown_classes(targets, {r.slo_class for r in requests}),
+            *notes_of(record, columns, figures, starved_after),
+            *unknown_classes(targets, {r.slo_class for r in everyone}),
+            *nothing_left(len(everyone), len(requests), warmup),
         ),
         figures=figures,
         by_class=_by_class(requests, in_time) if targets else {},
@@ -114,7 +139,32 @@ def measure(record: Mapping[str, Any], targets: Targets, starved_after: float) -
         latencies=latencies,
         series=series,
         record=record,
+        growth=Growth.of(series, min(arrivals), max(arrivals)) if arrivals else None,
+        num_left_out=len(everyone) - len(requests),
+        decision_seconds=_decision_seconds(seen or {}),
     )
+
+
+def _from(columns: Mapping[str, Sequence[Any]], warmup: float) -> Mapping[str, Sequence[Any]]:
+    """The columns of requests that arrive after the warm-up."""
+    counts = [arrival >= warmup for arrival in columns["arrival"]]
+    if all(counts):
+        return columns
+    return {name: list(compress(column, counts)) for name, column in columns.items()}
+
+
+def _service(series: Mapping[str, Any], warmup: float) -> dict[str, ClientService]:
+    """Service of clients in contention, from the first sample after the warm-up on."""
+    first = bisect_left(series["time"], warmup)
+    service, backlog = (
+        {client: samples[first:] for client, samples in series[name].items()}
+        for name in ("service", "backlog")
+    )
+    return service_in_contention(series["time"][first:], service, backlog)
+
+
+def _decision_seconds(seen: Mapping[str, Any]) -> float | None:
+    return _ratio(seen.get("decision_seconds", 0.0), seen.get("decisions", 0))
 
 
 def _sorted(requests: Sequence[Ended], name: str) -> array[float]:
@@ -132,13 +182,16 @@ def _latency_figures(latencies: Mapping[str, Sequence[float]]) -> Figures:
 
 
 def _rates(
-    record: Mapping[str, Any], requests: Sequence[Ended], in_time: Sequence[bool] | None
+    end_time: float,
+    columns: Mapping[str, Sequence[Any]],
+    requests: Sequence[Ended],
+    in_time: Sequence[bool] | None,
 ) -> Figures:
     ended = sum(r.has_ended for r in requests)
     begin = min((r.arrival for r in requests), default=0.0)
-    finishes = [finish for finish in record["requests"]["finish"] if finish is not None]
+    finishes = [finish for finish in columns["finish"] if finish is not None]
     unfinished = sum(r.end == "unfinished" for r in requests)
-    until = record["end_time"] if unfinished else max(finishes, default=begin)
+    until = end_time if unfinished else max(finishes, default=begin)
     duration = until - begin
     num_good = None if in_time is None else sum(in_time)
     return {
@@ -151,17 +204,18 @@ def _rates(
         "attainment": None if num_good is None else _ratio(num_good, len(requests)),
         "goodput": None if num_good is None else _ratio(num_good, duration),
         "requests_per_s": _ratio(ended, duration),
-        "output_tokens_per_s": _ratio(sum(record["requests"]["output_tokens"]), duration),
+        "output_tokens_per_s": _ratio(sum(columns["output_tokens"]), duration),
     }
 
 
-def _work(record: Mapping[str, Any]) -> Figures:
-    columns = record["requests"]
+def _work(record: Mapping[str, Any], columns: Mapping[str, Sequence[Any]]) -> Figures:
+    """Hits and losses of the requests; recomputed tokens and blocks are of the whole run."""
+    recomputed = sum(record["requests"]["recomputed_tokens"])
     admitted = [n is not None for n in columns["cached_tokens"]]
     asked = sum(n for n, is_in in zip(columns["prompt_tokens"], admitted, strict=True) if is_in)
     return {
         "hit_ratio": _ratio(sum(n or 0 for n in columns["cached_tokens"]), asked),
-        "recompute_tax": _ratio(sum(columns["recomputed_tokens"]), record["scheduled_tokens"]),
+        "recompute_tax": _ratio(recomputed, record["scheduled_tokens"]),
         "preemptions": sum(columns["preemptions"]),
         "displacements": sum(columns["displacements"]),
         "kv_peak": _ratio(record["most_used_blocks"], record["usable_blocks"]),
@@ -192,46 +246,6 @@ def _clients(
         rate = service[client].rate if client in service else None
         found[client] = ClientFigures(len(own), rate, figures)
     return found
-
-
-def _notes(record: Mapping[str, Any], figures: Figures, starved_after: float) -> Iterator[str]:
-    starved, failed = figures["starved"], figures["failed"]
-    if starved:
-        longest = figures["passed_over_max"]
-        yield (
-            f"starves {starved:.0f} of {figures['arrived']:.0f} requests: passed over for more "
-            f"than {starved_after:g} s, one for {longest:.1f} s"
-        )
-    for where, count in record["strikes"].items():
-        yield f"{where} failed {count} times; those steps fell back"
-    if failed:
-        yield (
-            f"{failed:.0f} of {figures['arrived']:.0f} requests were not served "
-            f"({_ends(record['requests'])[0]}); latencies are those of the others"
-        )
-    if record["stopped_by"]:
-        yield f"stopped before its end: {record['stopped_by']}"
-
-
-def _unknown_classes(targets: Targets, known: Container[str | None]) -> Iterator[str]:
-    """Targets that are nobody's: a name that is misspelt makes everybody be in time."""
-    for name in targets.by_class:
-        if name is not None and name not in known:
-            yield f"a target is for slo_class {name!r}, which no request has"
-
-
-def _failures(columns: Mapping[str, Sequence[Any]]) -> str:
-    """What a component did wrong on requests, which ended them; empty if none did."""
-    blamed = [detail for detail in _ends(columns) if _BLAMED.search(detail)]
-    if not blamed:
-        return ""
-    return f"{len(blamed)} of {len(columns['end'])} requests failed, the first: {blamed[0]}"
-
-
-def _ends(columns: Mapping[str, Sequence[Any]]) -> list[str]:
-    """Why requests ended that did not end by themselves."""
-    ends = zip(columns["end"], columns["detail"], strict=True)
-    return [detail for end, detail in ends if end in ("error", "abort")]
 
 
 def _ratio(part: float, whole: float) -> float | None:

@@ -35,18 +35,21 @@ class PolicyChoice:
     path: Path | None = None
 
 
-def choose_policies(texts: Sequence[str], disable: Sequence[str] = ()) -> list[PolicyChoice]:
+def choose_policies(
+    texts: Sequence[str], disable: Sequence[str] = (), load: Sequence[Path] = ()
+) -> list[PolicyChoice]:
     """Read ``NAME``, ``FILE.py`` or ``FILE.py:NAME``, each with ``LABEL=`` before it or not.
 
     Args:
-        texts: What ``--policy`` said, in order; the first is what others are compared with.
+        texts: Values of ``--policy`` in order; the others are compared with the first.
         disable: ``plugins.disable`` of the configuration.
+        load: Files of ``plugins.load``, whose policies can be named, too.
 
     Raises:
         ConfigError: One has another form, or two have the same label.
-        PluginError: Nobody offers it, or its file is broken.
+        PluginError: No plugin offers it, or its file is broken.
     """
-    installed = PluginManager.discover((), disable)
+    installed = PluginManager.discover(load, disable)
     choices = [_choose(text, installed, disable) for text in texts]
     _refuse_twins(choices)
     return choices

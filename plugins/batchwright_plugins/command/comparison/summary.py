@@ -96,9 +96,19 @@ class Contender:
         """Whether it has been run, and nothing ended a cell of it."""
         return bool(self.cells) and not self.faults
 
+    @property
+    def decision_seconds(self) -> float | None:
+        """Wall-clock time of a decision, the mean over all cells; None if none was planned."""
+        found = Spread.of(cell.decision_seconds for cell in self.cells)
+        return None if found is None else found.mean
+
     def at(self, rate: float | None, key: str) -> Spread | None:
         """A figure at a rate."""
         return self.spreads.get(rate, {}).get(key)
+
+    def total(self, key: str) -> int:
+        """The sum of a count over all cells."""
+        return int(sum(cell.figures.get(key) or 0 for cell in self.cells))
 
 
 @frozen
@@ -152,9 +162,7 @@ def summarize(grid: Grid, outcomes: Sequence[Outcome], key: str) -> Summary:
         key: Key of the measure that contenders are ranked by.
     """
     ranking = MEASURES[key]
-    mine: dict[tuple[str, str], list[Outcome]] = {
-        (policy, variation): [] for policy in grid.policies for variation in grid.variations
-    }
+    mine: dict[tuple[str, str], list[Outcome]] = {name: [] for name in grid.contenders}
     for outcome in outcomes:
         mine[outcome.policy, outcome.variation].append(outcome)
     baseline = _figures(next(iter(mine.values())), key)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from batchwright_plugins.command.comparison.measure import MEASURES
+from batchwright_plugins.command.comparison.replacing import replace_file
 
 if TYPE_CHECKING:
     from batchwright_plugins.command.comparison.outcome import Outcome
@@ -70,9 +72,8 @@ def _place(outcome: Outcome) -> list[Any]:
 
 
 def _write(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    part = path.with_name(f"{path.name}.part")
-    with part.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows(rows)
-    part.replace(path)
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    replace_file(path, text.getvalue().encode())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from typing import Final
 
@@ -34,6 +34,10 @@ class Variation:
     def label(self) -> str:
         """The values with their options' last names; empty if nothing varies."""
         return ", ".join(map(_short, self.overrides))
+
+    def only(self, is_wanted: Callable[[str], bool]) -> Variation:
+        """Those of its values whose option is wanted, by the option's path."""
+        return Variation(tuple(o for o in self.overrides if is_wanted(o.partition("=")[0])))
 
 
 def _short(override: str) -> str:

@@ -17,7 +17,8 @@ from attrs import Factory, define
 
 from batchwright.clock import MonotonicClock
 from batchwright_plugins.command.comparison.archive import keep
-from batchwright_plugins.command.comparison.cell_run import run_cell
+from batchwright_plugins.command.comparison.cell_run import observe_cell
+from batchwright_plugins.command.comparison.trouble import trouble_of
 
 if TYPE_CHECKING:
     from batchwright_plugins.command.comparison.cell import Cell
@@ -175,11 +176,10 @@ def _work(pipe: Connection[Any, Any]) -> None:
             cell, path = pipe.recv()
         except EOFError:
             return
-        record = run_cell(cell)
-        fault = record["fault"]
-        problem = "", f"{fault['kind']}: {fault['message']}" if fault else ""
+        record, seen = observe_cell(cell)
+        problem = "", trouble_of(record)
         try:
-            keep(path, record)
+            keep(path, record, seen)
         except OSError as error:
             problem = _UNKEPT, f"{path}: {error.strerror}"
         pipe.send(tuple(text.encode(errors="replace").decode() for text in problem))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from pathlib import Path
+
 import attrs
 import pytest
 
@@ -120,3 +123,55 @@ def test_file_name_changes_with_whatever_matters() -> None:
     assert cell().file_name(plugins) == names[0]
     explicit = cell(kv={"num_blocks": 80, "block_size": 16})  # the default, said
     assert explicit.file_name(plugins) == names[0]
+
+
+KIT = """
+from batchwright import SchedulingPolicy, hookimpl
+
+class Theirs(SchedulingPolicy):
+    name = "theirs"
+
+    def key(self, request):
+        from kit_helpers_q import rank
+        return rank(request)
+
+@hookimpl
+def batchwright_register_policy():
+    return [Theirs]
+"""
+
+
+def test_file_name_changes_with_code_of_editable_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of the package that offers a policy, and of those that it imports."""
+    files = {"kit_q/__init__.py": KIT, "kit_q/part.py": "", "kit_helpers_q/__init__.py": ""}
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    plugins = PluginManager.discover(extra=[import_module("kit_q")])
+    names = [cell("theirs").file_name(plugins)]
+    for name, text in files.items():
+        (tmp_path / name).write_text(f"{text}\n# edited")
+        names.append(cell("theirs").file_name(plugins))
+    assert len(set(names)) == 4
+    assert names[3] == cell("theirs").file_name(plugins)
+
+
+def test_file_name_changes_with_files_that_options_name(tmp_path: Path) -> None:
+    """By default or not: coefficients of a measured estimator, a folder of a profile."""
+    (tmp_path / "own").mkdir()
+    plugins, names = PluginManager.discover(), []
+    for name, estimator in (("measured.toml", "measured"), ("own/dense.csv", "table")):
+        for text in ("1", "2"):
+            (tmp_path / name).write_text(text)
+            config = attrs.evolve(
+                cell(
+                    simulation={"workload": "poisson", "estimator": estimator},
+                    estimator={"table": {"profile": "own"}},
+                ).config,
+                base_path=tmp_path,
+            )
+            names.append(attrs.evolve(cell(), config=config).file_name(plugins))
+    assert len(set(names)) == 4

@@ -50,16 +50,23 @@ class Evidence:
 
     @classmethod
     def of(cls, summary: Summary) -> list[Evidence]:
-        """The evidence for each set of values."""
+        """The evidence for each set of values.
+
+        A policy that some of the values do not concern stands beside all that differ by them.
+        """
         styles = {
             name: i for i, name in enumerate(dict.fromkeys(c.policy for c in summary.contenders))
         }
-        found: dict[str, list[tuple[int, Contender]]] = {}
-        for contender in summary.contenders:
-            group = found.setdefault(contender.variation, [])
-            if contender.spreads:
-                group.append((styles[contender.policy], contender))
-        return [cls(summary, name, tuple(group)) for name, group in found.items() if group]
+        found = []
+        for name in _fullest(dict.fromkeys(c.variation for c in summary.contenders)):
+            group = [
+                (styles[contender.policy], contender)
+                for contender in summary.contenders
+                if contender.spreads and _values(contender.variation) <= _values(name)
+            ]
+            if group:
+                found.append(cls(summary, name, tuple(group)))
+        return found
 
     def highlights(self) -> list[Chart]:
         """The few charts that say most."""
@@ -192,6 +199,16 @@ class Evidence:
     def _cells_at_top(self, contender: Contender) -> list[Outcome]:
         rate = self.summary.top_rate
         return [cell for cell in contender.cells if cell.rate == rate and not cell.fault]
+
+
+def _values(variation: str) -> set[str]:
+    return set(variation.split(", ")) if variation else set()
+
+
+def _fullest(variations: Iterable[str]) -> list[str]:
+    """Those that are no part of another one."""
+    names = list(variations)
+    return [n for n in names if not any(_values(n) < _values(other) for other in names)]
 
 
 def _scale(measure: Measure, most: float) -> tuple[float, str]:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from batchwright_plugins.command.comparison.measure import MEASURES
 from batchwright_plugins.command.comparison.recorder import OUTPUT_WEIGHT
 from batchwright_plugins.command.comparison.report.html import element, paragraph
+from batchwright_plugins.command.comparison.steadiness import FEWEST_IN_TAIL, GROWTH, LEAST_GROWTH
 
 if TYPE_CHECKING:
     from batchwright_plugins.command.comparison.outcome import Outcome
     from batchwright_plugins.command.comparison.report.setup import Setup
     from batchwright_plugins.command.comparison.summary import Summary
 
-__all__ = ["oracle_stamp", "render_method"]
+__all__ = ["left_out", "oracle_stamp", "render_method"]
+
+_MOST_FILES: Final = 6
 
 
 def oracle_stamp(outcomes: Iterable[Outcome]) -> str:
@@ -24,6 +27,19 @@ def oracle_stamp(outcomes: Iterable[Outcome]) -> str:
         f"{o.policy}: {', '.join(o.record['oracles'])}" for o in outcomes if o.record.get("oracles")
     }
     return "; ".join(sorted(found))
+
+
+def left_out(outcomes: Iterable[Outcome], setup: Setup) -> str:
+    """The requests of the warm-up, which are in no figure; empty if there is no warm-up."""
+    if not setup.warmup:
+        return ""
+    found = list(outcomes)
+    num = sum(outcome.num_left_out for outcome in found)
+    counted = sum(int(outcome.figures.get("arrived") or 0) for outcome in found)
+    return (
+        f"Warm-up: {num:,} of {num + counted:,} requests arrived before {setup.warmup:g} s and "
+        "are left out of the figures."
+    )
 
 
 def render_method(outcomes: Sequence[Outcome], summary: Summary, setup: Setup) -> str:
@@ -65,10 +81,12 @@ def _facts(
     yield "predictor", _component(records, "predictor")
     yield "knows too much", oracle_stamp(outcomes)
     yield "targets", str(setup.targets)
+    yield "warm-up", left_out(outcomes, setup).removeprefix("Warm-up: ")
     yield "invariants", _all(records, lambda r: "checked at every step" if r.get("checked") else
                              "checked at the end of each cell")  # fmt: skip
     yield "versions", _all(records, lambda r: ", ".join(
         f"{name} {version}" for name, version in r.get("versions", {}).items()))  # fmt: skip
+    yield "policy code", _policy_code(outcomes)
     yield "chance", _chance(any(record.get("closed_loop") for record in records))
 
 
@@ -87,6 +105,19 @@ def _chance(is_closed_loop: bool) -> str:
         "every policy gets the same requests at the same times, and a higher rate is the same "
         "sequence, faster."
     )
+
+
+def _policy_code(outcomes: Iterable[Outcome]) -> str:
+    """Digest of each policy's file and of the modules that it imports, with their names."""
+    told = {o.policy: o.record["policy_code"] for o in outcomes if "policy_code" in o.record}
+    return "; ".join(
+        f"{policy} {code['digest']} ({_listed(code['files'])})" for policy, code in told.items()
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_FILES
+    return ", ".join([*names[:_MOST_FILES], *([f"{more} more"] if more > 0 else [])])
 
 
 def _component(records: Iterable[Any], kind: str) -> str:
@@ -116,7 +147,15 @@ def _meanings(setup: Setup) -> Iterator[str]:
             yield f"<dt>{escape(name)}</dt><dd>{escape(meaning)}</dd>"
     yield (
         "<dt>p50, p90, p99</dt><dd>percentiles of the requests that ended by themselves, "
-        "interpolated linearly; the whole run, nothing cut at its ends</dd>"
+        "interpolated linearly; the whole run"
+        f"{' after the warm-up' if setup.warmup else ', nothing cut at its ends'}. Rough where "
+        f"fewer than {FEWEST_IN_TAIL} requests, over all seeds, lie beyond it</dd>"
+        "<dt>a decision</dt><dd>wall-clock time of the scheduler&#x27;s calls by planned steps, "
+        "on the machine that ran the cells, measured when a cell is first run: the one figure "
+        "that another run does not repeat</dd>"
+        "<dt>transient</dt><dd>a run in which, on average, more than "
+        f"{GROWTH:g} times as many requests, and at least {LEAST_GROWTH} more, wait in the last "
+        "third of the time in which requests arrive as in the middle third</dd>"
     )
 
 

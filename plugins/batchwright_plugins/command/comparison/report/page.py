@@ -18,7 +18,11 @@ from batchwright_plugins.command.comparison.report.figure_tables import (
     render_clients,
 )
 from batchwright_plugins.command.comparison.report.html import element, figures, paragraph
-from batchwright_plugins.command.comparison.report.method import oracle_stamp, render_method
+from batchwright_plugins.command.comparison.report.method import (
+    left_out,
+    oracle_stamp,
+    render_method,
+)
 from batchwright_plugins.command.comparison.report.ranking_table import render_ranking
 
 if TYPE_CHECKING:
@@ -66,6 +70,7 @@ def _header(title: str, outcomes: Sequence[Outcome], summary: Summary, setup: Se
         f"{summary.num_done} simulations{workloads and f' on {workloads}'}: {rates}{seeds}.",
         step_times and f"Step times: {step_times}.",
         f"In time: {setup.targets}." if setup.targets else "",
+        left_out(outcomes, setup),
     ]
     text = " ".join(filter(None, facts))
     return element("header", element("h1", escape(title)) + paragraph(text, class_="soft"))

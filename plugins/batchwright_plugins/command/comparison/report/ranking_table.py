@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from batchwright_plugins.command.comparison.chart.picture import legend_entry
 from batchwright_plugins.command.comparison.measure import MEASURES
+from batchwright_plugins.command.comparison.ranking import cost, in_order, unserved
 from batchwright_plugins.command.comparison.report.html import Td, table
 from batchwright_plugins.command.comparison.wording import (
     DASH,
@@ -36,22 +37,28 @@ def render_ranking(summary: Summary, styles: dict[str, int]) -> str:
     at = "" if rate is None else f" at {rate:g} requests/s"
     caption = (
         f"Ranked by {summary.measure.name} beside {summary.baseline.label}{over}; "
-        f"the other columns{at}: means over seeds, below them the least and the greatest."
+        f"the other columns{at}: means over seeds, below them the least and the greatest. "
+        "Latencies are those of requests that ended by themselves."
     )
     head = ["policy", f"{summary.measure.name} beside baseline", "better in"]
-    rows = list(_rows(summary, keys, styles))
-    return table([*head, *(MEASURES[key].name for key in keys)], rows, caption=caption)
+    losses = ["not served"] if any(unserved(c) for c in summary.contenders) else []
+    rows = list(_rows(summary, keys, styles, bool(losses)))
+    names = (MEASURES[key].name for key in keys)
+    return table([*head, *losses, *names, "a decision"], rows, caption=caption)
 
 
-def _rows(summary: Summary, keys: list[str], styles: dict[str, int]) -> Iterator[list[Td]]:
-    others = [c for c in summary.contenders if c not in summary.ranked]
+def _rows(
+    summary: Summary, keys: list[str], styles: dict[str, int], has_losses: bool
+) -> Iterator[list[Td]]:
     best = {key: _best(summary, key) for key in keys}
-    for contender in (*summary.ranked, *others):
+    for contender in in_order(summary):
         rank = summary.rank(contender)
         name = legend_entry(styles[contender.policy], contender.policy)
         place = f"{rank}. " if rank else ""
         cells = [Td(html=f"{place}{name}", below=contender.variation)]
         cells += _versus(summary, contender)
+        if has_losses:
+            cells.append(Td(unserved(contender) or "0"))
         for key in keys:
             spread = contender.at(summary.top_rate, key)
             if spread is None:
@@ -60,7 +67,7 @@ def _rows(summary: Summary, keys: list[str], styles: dict[str, int]) -> Iterator
             measure = MEASURES[key]
             below = spread_range(measure, spread) if spread.least != spread.most else ""
             cells.append(Td(value(measure, spread.mean), below, is_best=spread.mean == best[key]))
-        yield cells
+        yield [*cells, Td(cost(contender) or DASH)]
 
 
 def _versus(summary: Summary, contender: Contender) -> list[Td]:

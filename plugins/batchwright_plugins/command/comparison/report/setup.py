@@ -18,9 +18,11 @@ class Setup:
         seeds: Of all streams of chance.
         targets: How fast is fast enough.
         starved_after: Seconds for which a request may be passed over.
+        warmup: Requests that arrive before it (seconds) are left out of the figures.
     """
 
     command: str
     seeds: tuple[int, ...]
     targets: Targets
     starved_after: float
+    warmup: float = 0.0

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from batchwright_plugins.command.comparison.chart.line_chart import LineChart
 from batchwright_plugins.command.comparison.chart.picture import picture
+from batchwright_plugins.command.comparison.replacing import replace_file
 from batchwright_plugins.command.comparison.report.evidence import Evidence
 from batchwright_plugins.command.comparison.report.page import render_page
 
@@ -35,11 +36,6 @@ def write_report(folder: Path, outcomes: Sequence[Outcome], summary: Summary, se
             suffix = f"-{number + 1}" if evidence.variation else ""
             names = [(style, contender.policy) for style, contender in evidence.contenders]
             svg = picture(charts, names, f"Policies against rate {evidence.variation}".strip())
-            _write(folder / f"figure{suffix}.svg", svg)
-    return _write(folder / "report.html", render_page(outcomes, summary, setup))
-
-
-def _write(path: Path, text: str) -> Path:
-    part = path.with_name(f"{path.name}.part")
-    part.write_text(text, encoding="utf-8")
-    return part.replace(path)
+            replace_file(folder / f"figure{suffix}.svg", svg.encode())
+    page = render_page(outcomes, summary, setup)
+    return replace_file(folder / "report.html", page.encode())
