@@ -31,7 +31,7 @@ folder = prepare(config.model.path)
 tokenizer = AutoTokenizer.from_pretrained(folder)
 model = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, config.model.dtype))
 
-results = [json.loads(line) for line in arguments.results.read_text().splitlines()]
+results = [json.loads(line) for line in arguments.results.read_bytes().splitlines()]
 num_tokens, started = 0, time.perf_counter()
 for result in results[:: arguments.every]:
     messages = [

@@ -6,7 +6,7 @@ import itertools
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
@@ -397,6 +397,14 @@ _COUNTS = (
     "num_preemptions",
     "num_recomputed_tokens",
 )
+
+NO_METRICS: Final[Mapping[str, float | int | None]] = {
+    **{f"{field.name}_s": None for field in attrs.fields(RequestTimes)},
+    **dict.fromkeys(_COUNTS, 0),
+    "num_prompt_tokens": None,
+    "num_cached_tokens": None,
+}
+"""``RequestOutput.metrics`` of a request that was never added: what nothing says is None."""
 
 
 def _metrics(request: Request) -> dict[str, float | int | None]:

@@ -11,6 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from batchwright.config import files_read
 from batchwright.exceptions import ConfigError
 from batchwright.suggest import did_you_mean
 from batchwright_plugins.command.comparison.answer import answer, warnings
@@ -20,11 +21,12 @@ from batchwright_plugins.command.comparison.grid import plan_grid
 from batchwright_plugins.command.comparison.measure import RANKING
 from batchwright_plugins.command.comparison.outcome import Outcome, measure
 from batchwright_plugins.command.comparison.progress import Progress
-from batchwright_plugins.command.comparison.report import Setup, write_report
+from batchwright_plugins.command.comparison.report import REPORT, Setup, write_report
 from batchwright_plugins.command.comparison.summary import Summary, summarize
-from batchwright_plugins.command.comparison.tables import write_tables
+from batchwright_plugins.command.comparison.tables import TABLES, write_tables
 from batchwright_plugins.command.comparison.targets import read_targets
 from batchwright_plugins.command.comparison.workers import run_cells
+from batchwright_plugins.command.output_file import keep_apart
 from batchwright_plugins.command.signals import catching
 
 if TYPE_CHECKING:
@@ -78,6 +80,8 @@ class Comparison:
         self._cell_timeout = math.inf if cell_timeout is None else cell_timeout
         self._output = output
         self.grid = plan_grid(config, overrides, checked=check, **grid)
+        reads = dict.fromkeys(pair for cell in self.grid.cells for pair in files_read(cell.config))
+        keep_apart(reads, *(output / name for name in (REPORT, *TABLES)))
 
     def run(self) -> int:
         """Run it, and write what comes of it.

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from batchwright_plugins.command.comparison.measure import MEASURES
+from batchwright_plugins.command.output_file import write_text
 
 if TYPE_CHECKING:
     from batchwright_plugins.command.comparison.outcome import Outcome
     from batchwright_plugins.command.comparison.summary import Summary
 
-__all__ = ["write_tables"]
+__all__ = ["TABLES", "write_tables"]
+
+TABLES: Final = ("cells.csv", "clients.csv", "summary.csv")
 
 _PLACE = ("policy", "variation", "rate")
 
@@ -70,9 +74,8 @@ def _place(outcome: Outcome) -> list[Any]:
 
 
 def _write(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    part = path.with_name(f"{path.name}.part")
-    with part.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows(rows)
-    part.replace(path)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    write_text(path, text.getvalue())
