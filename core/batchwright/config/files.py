@@ -57,5 +57,6 @@ def prepare_output(path: Path, reads: Iterable[tuple[str, Path]], *, option: str
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        problem = f"its folder cannot be made: {error.strerror}"
-        raise ConfigError(f"{path} cannot be written: {problem}", path=option) from error
+        why = "it is a file" if isinstance(error, FileExistsError) else error.strerror
+        problem = f"{path} cannot be written: its folder cannot be made: {why}"
+        raise ConfigError(problem, path=option) from error

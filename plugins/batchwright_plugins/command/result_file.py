@@ -87,7 +87,7 @@ class ResultFile:
         line = _line(result)
         start = self._file.tell()
         rest = memoryview(line)
-        with self._writing():
+        with self._writing("kept"):
             while rest:  # the system may take less than all of it
                 rest = rest[self._file.write(rest) :]
         self._lines.append((index, start, len(line)))
@@ -98,7 +98,7 @@ class ResultFile:
                 self._part.unlink()
                 return ""
             keeps = not is_complete and self._target.exists() and self._target.stat().st_size > 0
-            with self._writing():
+            with self._writing(f"in {self._part}"):
                 self._put_in_order(self._part if keeps else self._target)
             if keeps:
                 return (
@@ -109,14 +109,14 @@ class ResultFile:
             return f"{len(self._lines)} results in {self._path}"
 
     @contextmanager
-    def _writing(self) -> Iterator[None]:
+    def _writing(self, where: str) -> Iterator[None]:
         """Say of a full disk where the results are."""
         try:
             yield
         except OSError as error:
             raise BatchwrightError(
                 f"{self._path}: cannot be written: {error.strerror}; results that were "
-                f"finished before are in {self._part}"
+                f"finished before are {where}"
             ) from error
 
     def _put_in_order(self, target: Path) -> None:
