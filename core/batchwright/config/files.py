@@ -58,5 +58,5 @@ def prepare_output(path: Path, reads: Iterable[tuple[str, Path]], *, option: str
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         why = "it is a file" if isinstance(error, FileExistsError) else error.strerror
-        problem = f"{path} cannot be written: its folder cannot be made: {why}"
-        raise ConfigError(problem, path=option) from error
+        problem = f"cannot be written: {why}: {path.parent} cannot be made"
+        raise ConfigError(problem, path=option, source="" if option else str(path)) from error

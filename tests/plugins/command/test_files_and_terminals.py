@@ -242,7 +242,10 @@ def test_missing_folders_are_made(folder: Path) -> None:
     ("output", "said"),
     [
         (".", "is a folder; a file is expected"),
-        ("prompts.jsonl/out.jsonl", "its folder cannot be made: it is a file"),
+        (
+            "prompts.jsonl/out.jsonl",
+            "cannot be written: it is a file: prompts.jsonl cannot be made",
+        ),
         ("/proc/out.jsonl", "cannot be written"),
     ],
 )

@@ -6,7 +6,7 @@ import math
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -80,8 +80,6 @@ class Comparison:
         self._cell_timeout = math.inf if cell_timeout is None else cell_timeout
         self._output = output
         self.grid = plan_grid(config, overrides, checked=check, **grid)
-        reads = dict.fromkeys(pair for cell in self.grid.cells for pair in files_read(cell.config))
-        keep_apart(reads, *(output / name for name in (REPORT, *TABLES)))
 
     def run(self) -> int:
         """Run it, and write what comes of it.
@@ -93,6 +91,7 @@ class Comparison:
 
         notices = Console(stderr=True, highlight=False)
         archive = Archive(self._output / "cells")
+        keep_apart(self._files_read(), *(self._output / name for name in (REPORT, *TABLES)))
         missing = archive.missing(self.grid.cells)
         lost: dict[Cell, dict[str, str]] = {}
         signal = self._run_missing(missing, lost, notices)
@@ -102,6 +101,10 @@ class Comparison:
         if signal:
             return 128 + signal
         return FAILED if any(outcome.fault for outcome in outcomes) else 0
+
+    def _files_read(self) -> Iterable[tuple[str, Path]]:
+        found = (pair for cell in self.grid.cells for pair in files_read(cell.config))
+        return dict.fromkeys(found)
 
     def _run_missing(
         self,
