@@ -13,6 +13,7 @@ import sys
 import tomllib
 from functools import partial
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -389,3 +390,31 @@ def test_refused_and_failed_rows_have_the_keys_of_answered_ones(folder: Path) ->
     assert set(long["timings"].values()) == {None}
     assert (long["text"], long["token_ids"], long["logprobs"]) == ("", [], [])
     assert (long["counts"]["num_output_tokens"], long["counts"]["num_prompt_tokens"]) == (0, None)
+
+
+def test_row_of_a_request_that_fails_has_the_keys_of_the_others(folder: Path) -> None:
+    """A gate that raises for one request ends that request."""
+    gate = """
+        from batchwright import Gate, hookimpl
+        from batchwright.verdicts import ADMIT
+
+        class Odd(Gate):
+            name = "odd"
+
+            def candidate(self, request, view):
+                return 1 / 0 if request.num_prompt_tokens > 100 else ADMIT
+
+        @hookimpl
+        def batchwright_register_gate():
+            return [Odd]
+    """
+    Path("waits.py").write_text(dedent(gate))
+    lines = [{"prompt": p, "logprobs": 2, "max_tokens": 3} for p in ("fine", "x" * 150)]
+    Path("prompts.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    assert call("run", "run.toml", "--output", "o", "-o", "gate[1].use=odd").exit_code == 0
+    fine, failed = rows("o")
+    assert (fine["finish_reason"], failed["finish_reason"]) == ("length", "error")
+    assert list(fine) == list(failed)
+    assert [list(fine[key]) for key in ("timings", "counts")] == [
+        list(failed[key]) for key in ("timings", "counts")
+    ]
