@@ -71,13 +71,21 @@ def start(*arguments: str, **options: Any) -> subprocess.Popen[str]:
     )
 
 
+def waiting(*arguments: str, finished: int) -> subprocess.Popen[str]:
+    """A process that waits for a signal, so many requests having ended."""
+    come, there = os.pipe()
+    use = ["-o", "observer[0].use=waits", "-o", f"observer[0].finished={finished}"]
+    use += ["-o", f"observer[0].pipe={there}"]
+    process = start(*arguments, *use, pass_fds=(there,))
+    os.close(there)
+    with os.fdopen(come) as pipe:
+        assert pipe.readline() == "here\n", process.communicate()
+    return process
+
+
 def stopped(*arguments: str, finished: int, number: int) -> tuple[int, str]:
     """Exit code and messages of a run that got a signal when so many requests had ended."""
-    if not Path("fifo").exists():
-        os.mkfifo("fifo")
-    use = ("-o", "observer[0].use=waits", "-o", f"observer[0].finished={finished}")
-    process = start("run", "run.toml", *use, *arguments)
-    assert Path("fifo").read_text() == "here\n"
+    process = waiting("run", "run.toml", *arguments, finished=finished)
     process.send_signal(number)
     _, errors = process.communicate(timeout=60)
     return process.returncode, errors
@@ -192,9 +200,11 @@ def test_calibration_is_not_written_over_what_it_reads(folder: Path) -> None:
 
 def test_fifo_is_written_to_and_not_replaced(folder: Path) -> None:
     os.mkfifo("pipe.jsonl")
+    reader = os.open("pipe.jsonl", os.O_RDONLY | os.O_NONBLOCK)
     process = start("run", "run.toml", "--output", "pipe.jsonl")
-    found = [json.loads(line)["id"] for line in Path("pipe.jsonl").read_bytes().splitlines()]
     output, errors = process.communicate(timeout=60)
+    with os.fdopen(reader) as pipe:
+        found = [json.loads(line)["id"] for line in pipe]
     assert (process.returncode, found) == (0, [f"line-{n}" for n in range(1, 7)]), errors
     assert stat.S_ISFIFO(Path("pipe.jsonl").stat().st_mode)
     assert "preemptions" in output
@@ -253,8 +263,7 @@ def test_missing_folders_are_made(folder: Path) -> None:
 def test_what_cannot_be_written_is_said_before_a_model_is_loaded(
     folder: Path, output: str, said: str
 ) -> None:
-    """The observer would wait for ever."""
-    done = call("run", "run.toml", "--output", output, "-o", "observer[0].use=waits")
+    done = call("run", "run.toml", "--output", output, "-o", "executor.letters.seconds=60")
     assert done.exit_code == 2
     assert done.stderr.count("\n") == 1
     assert said in done.stderr
@@ -304,9 +313,7 @@ def test_run_that_ends_while_it_loads_stops_no_other(folder: Path, number: int, 
 
 
 def test_two_runs_do_not_write_one_file(folder: Path) -> None:
-    os.mkfifo("fifo")
-    first = start("run", "run.toml", "--output", "out.jsonl", "-o", "observer[0].use=waits")
-    assert Path("fifo").read_text() == "here\n"
+    first = waiting("run", "run.toml", "--output", "out.jsonl", finished=0)
     second = call("run", "run.toml", "--output", "out.jsonl")
     first.terminate()
     first.communicate(timeout=60)
@@ -319,10 +326,7 @@ def test_second_simulation_that_is_cut_off_keeps_the_files_of_the_first(folder: 
     simulate += ["--workload", "jsonl:trace.jsonl", "-o", "executor.use=auto"]
     assert call(*simulate).exit_code == 0
     before = {path.name: path.read_bytes() for path in Path("out").iterdir()}
-    os.mkfifo("fifo")
-    use = ("-o", "observer[0].use=waits", "-o", "observer[0].finished=2")
-    process = start(*simulate, *use)
-    assert Path("fifo").read_text() == "here\n"
+    process = waiting(*simulate, finished=2)
     process.terminate()
     _, said = process.communicate(timeout=60)
     assert process.returncode == 143, said
