@@ -1,6 +1,6 @@
 # Everything starts from a fresh clone with Python 3.11+ and make:
 #   make demo    answer several dozen prompts with a real model on the CPU
-#   make test    linters, types, tests
+#   make test    linters, types, tests (not the slow ones: make test-slow, make nightly)
 # Each target makes the environment that it needs, once (in $(VENV)).
 
 PYTHON ?= python3
@@ -20,6 +20,7 @@ DEMO_CONFIG ?= examples/quickstart.toml
 DEMO_OUTPUT ?= out/quickstart.jsonl
 DEMO_ARGS ?=
 PYTEST_ARGS ?=
+FAST = -m "not slow and not nightly"
 # A folder of real traces for `make bench`; SIMULATION_ARGS=--million for a long run.
 TRACES ?=
 SIMULATION_ARGS ?=
@@ -30,7 +31,7 @@ RESULTS ?= tests/benchmarks/results
 ENGINES = $(BIN)/python tests/benchmarks/engine_speed.py --peer-python $(PEER_VENV)/bin/python
 
 .DEFAULT_GOAL = help
-.PHONY: help demo compare test lint format pytest reference clean gpu-check bench bench-policies bench-engine bench-peers bench-record bench-tables diff-vllm record-golden
+.PHONY: help demo compare test test-slow nightly lint format pytest reference clean gpu-check bench bench-policies bench-engine bench-peers bench-record bench-tables diff-vllm record-golden
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -43,7 +44,13 @@ demo: $(STAMP)-engine $(STAMP)-model  ## Answer the prompts of examples/ with Sm
 compare: demo  ## Run the demo, then answer its prompts one by one
 	$(BIN)/python examples/one_by_one.py $(DEMO_OUTPUT)
 
-test: lint pytest  ## Run linters, type checks and all tests
+test: lint pytest  ## Run linters, type checks and all tests but the slow ones
+
+test-slow: $(STAMP)-test $(STAMP)-model  ## Run the slow tests; PYTEST_ARGS="-k word" for some
+	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
+
+nightly: $(STAMP)-test $(STAMP)-model  ## Run the longest tests; writes tests/nightly/results.json
+	$(BIN)/python tests/nightly/record.py $(PYTEST_ARGS)
 
 lint: $(STAMP)-test  ## Run ruff and mypy --strict
 	$(BIN)/ruff check
@@ -55,7 +62,7 @@ format: $(STAMP)-test  ## Let ruff format and fix
 	$(BIN)/ruff format
 
 pytest: $(STAMP)-test $(STAMP)-model  ## Run the tests; PYTEST_ARGS="-k word" for some
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(FAST) $(PYTEST_ARGS)
 
 reference: $(STAMP)-test  ## Write the generated pages of docs/reference anew
 	$(BIN)/python -m batchwright_plugins.command.reference > docs/reference/configuration.md

@@ -32,7 +32,7 @@ tokenizer = AutoTokenizer.from_pretrained(folder)
 model = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, config.model.dtype))
 model.generation_config.eos_token_id = None  # the length of each answer is known
 
-results = [json.loads(line) for line in arguments.results.read_text().splitlines()]
+results = [json.loads(line) for line in arguments.results.read_bytes().splitlines()]
 
 
 def answer(question: str, num_tokens: int) -> int:

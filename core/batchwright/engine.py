@@ -502,6 +502,14 @@ _COUNTS = (
     "num_recomputed_tokens",
 )
 
+NO_METRICS: Final[Mapping[str, float | int | None]] = {
+    **{f"{field.name}_s": None for field in attrs.fields(RequestTimes)},
+    **dict.fromkeys(_COUNTS, 0),
+    "num_prompt_tokens": None,
+    "num_cached_tokens": None,
+}
+"""``RequestOutput.metrics`` of a request that was never added: what nothing says is None."""
+
 
 def _several(prompts: Prompt | Iterable[Prompt]) -> list[Prompt]:
     """The prompts of a call of ``generate``: a single one is one of them.

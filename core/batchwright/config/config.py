@@ -74,6 +74,7 @@ class Config:
         options: Options of components that are chosen once, by kind and name.
         base_path: Folder that relative paths start from.
         source: The file, for messages.
+        file: The TOML file; None if there is none.
     """
 
     model: sections.ModelSection = Factory(sections.ModelSection)
@@ -94,6 +95,7 @@ class Config:
     options: Mapping[str, Mapping[str, Table]] = Factory(dict)
     base_path: Path = attrs.field(factory=Path, eq=False)
     source: str = attrs.field(default="", eq=False)
+    file: Path | None = attrs.field(default=None, eq=False)
 
     @classmethod
     def from_dict(

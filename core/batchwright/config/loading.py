@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import attrs
+
 from batchwright.config.config import LIST_KINDS, Config
 from batchwright.exceptions import ConfigError
 
@@ -31,7 +33,8 @@ def load_config(path: Path | str | None, overrides: Sequence[str] = ()) -> Confi
         apply_override(table, override)
     source = " ".join([str(path or ""), *(f"-o {override}" for override in overrides)])
     base_path = Path() if path is None else Path(path).parent
-    return Config.from_dict(table, base_path=base_path, source=source.strip())
+    config = Config.from_dict(table, base_path=base_path, source=source.strip())
+    return attrs.evolve(config, file=None if path is None else Path(path))
 
 
 def _read(path: Path) -> dict[str, Any]:

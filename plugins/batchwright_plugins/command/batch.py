@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
+from batchwright.engine import NO_METRICS
 from batchwright.exceptions import ModelError, RequestRefusedError
 from batchwright.messages import RequestOutput
-from batchwright_plugins.command.signals import catching
+from batchwright_plugins.command.signals import catching, interrupt
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -65,6 +66,11 @@ class Batch:
         return self.reasons.total()
 
     @property
+    def is_complete(self) -> bool:
+        """Whether every prompt has a result."""
+        return self.num_finished == len(self.prompts)
+
+    @property
     def num_failed(self) -> int:
         """Requests whose result is no answer."""
         return self.reasons[REFUSED] + self.reasons[ERROR]
@@ -73,7 +79,7 @@ class Batch:
         """Answer all prompts, or as many as there are until a signal comes.
 
         The first SIGINT or SIGTERM ends it after the step at hand; a second one ends
-        it at once, with KeyboardInterrupt.
+        it at once, with Interrupted.
 
         Raises:
             ExecutorError: The executor could not be brought back.
@@ -125,7 +131,9 @@ class Batch:
         return [{"role": "system", "content": system}, *prompt]
 
     def _refuse(self, index: int, line: PromptLine, reason: str) -> None:
-        output = RequestOutput(request_id=line.request_id, finish_reason=REFUSED, detail=reason)
+        output = RequestOutput(
+            request_id=line.request_id, finish_reason=REFUSED, detail=reason, metrics=NO_METRICS
+        )
         self._finish(index, output)
 
     def _finish(self, index: int, output: RequestOutput) -> None:
@@ -145,7 +153,7 @@ class Batch:
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         if self.stopped_by is not None:
-            raise KeyboardInterrupt
+            interrupt(number)
         self.stopped_by = number
 
 
@@ -163,6 +171,6 @@ def _result(line: PromptLine, output: RequestOutput) -> dict[str, Any]:
         "timings": {k: v for k, v in metrics.items() if k.endswith("_s")},
         "counts": {k: v for k, v in metrics.items() if k.startswith("num_")},
     }
-    if output.logprobs is not None:
-        result["logprobs"] = [attrs.asdict(entry) for entry in output.logprobs]
+    if line.sampling.logprobs is not None or output.logprobs is not None:
+        result["logprobs"] = [attrs.asdict(entry) for entry in output.logprobs or ()]
     return result

@@ -45,13 +45,16 @@ def _calibrate(
     company, while every step is logged; --log takes a decision log of an earlier run
     instead.
     """
-    from batchwright.config import load_config
+    from batchwright.config import files_read, load_config
     from batchwright_plugins.command.calibration import calibrate, measure
+    from batchwright_plugins.command.output_file import keep_apart, write_text
 
     config = load_config(file, overrides)
     output = output or file.parent / "measured.toml"
+    logs = [] if log is None else [("the decision log", log)]
+    keep_apart([*files_read(config), *logs], output)
     found = calibrate(log) if log is not None else measure(config)
-    output.write_text(found.as_toml(), encoding="utf-8")
+    write_text(output, found.as_toml())
     for name, value in found.rows():
         click.echo(f"{name:<23}{value}")
     click.echo(f"written to {output}")

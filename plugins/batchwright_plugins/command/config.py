@@ -35,7 +35,7 @@ def _show(file: Path | None, *, defaults: bool, overrides: tuple[str, ...]) -> N
     from batchwright.config import load_config
     from batchwright.plugin_manager import PluginManager
     from batchwright_plugins.command.defaults import render_defaults, with_component_defaults
-    from batchwright_plugins.command.rendering import render_config
+    from batchwright_plugins.command.rendering import encodable, render_config
 
     if defaults and (file is not None or overrides):
         raise click.UsageError("--defaults takes neither FILE nor -o")
@@ -48,7 +48,7 @@ def _show(file: Path | None, *, defaults: bool, overrides: tuple[str, ...]) -> N
         if defaults
         else render_config(with_component_defaults(config, plugins))
     )
-    click.echo(text, nl=False)
+    click.echo(encodable(text), nl=False)
 
 
 @click.command("check")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import errno
+import io
+import signal
+import sys
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +15,7 @@ from batchwright.default_plugins import COMMAND_PLUGIN
 from batchwright.exceptions import BatchwrightError, ConfigError, PluginError
 from batchwright.plugin_manager import PluginManager
 from batchwright.version import VERSION
+from batchwright_plugins.command.signals import Interrupted, catching, interrupt
 
 
 class CommandGroup(click.Group):
@@ -20,7 +24,8 @@ class CommandGroup(click.Group):
     Of the plugins that ship with Batchwright only the one with the commands is imported
     to list them; those found by entry point are imported all, since any of them may
     offer one. A BatchwrightError ends a command with its message: exit code 2 if the
-    configuration or a plugin is at fault, else 1. So does what the system refuses.
+    configuration or a plugin is at fault, else 1. So does what the system refuses. A signal
+    that no command handles ends it after its clean-up: exit code 128 and the signal's number.
     """
 
     @cached_property
@@ -59,8 +64,14 @@ class CommandGroup(click.Group):
             formatter.write_text(f"{faults} in plugins: see `batchwright plugins`.")
 
     def invoke(self, ctx: click.Context) -> Any:
+        _escape_what_has_no_encoding()
         try:
-            return super().invoke(ctx)
+            with catching(interrupt):
+                return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            click.echo("Interrupted.", err=True)
+            number = error.number if isinstance(error, Interrupted) else signal.SIGINT
+            raise SystemExit(128 + number) from None
         except BatchwrightError as error:
             if ctx.params["debug"]:
                 raise
@@ -71,6 +82,12 @@ class CommandGroup(click.Group):
                 raise
             where = f"{error.filename}: " if error.filename else ""
             raise click.ClickException(f"{where}{error.strerror or error}") from error
+
+
+def _escape_what_has_no_encoding() -> None:
+    """Have text that a terminal or a pipe cannot take escaped, as on standard error."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 class _Misuse(click.ClickException):

@@ -24,6 +24,8 @@ _PERCENTILES: Final = (50, 90, 99)
 class _Results:
     """Keeps timings and counts of what has ended."""
 
+    fate = "are measured"
+
     def __init__(self) -> None:
         self.timings: list[Mapping[str, float | None]] = []
         self.num_prompt_tokens = 0
@@ -31,10 +33,10 @@ class _Results:
 
     def add(self, index: int, result: Mapping[str, Any]) -> None:
         self.timings.append(result["timings"])
-        self.num_prompt_tokens += result["counts"].get("num_prompt_tokens", 0)
-        self.num_output_tokens += result["counts"].get("num_output_tokens", 0)
+        self.num_prompt_tokens += result["counts"]["num_prompt_tokens"] or 0
+        self.num_output_tokens += result["counts"]["num_output_tokens"]
 
-    def close(self) -> str:
+    def close(self, *, is_complete: bool = True) -> str:
         return ""
 
 

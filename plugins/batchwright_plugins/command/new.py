@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,16 +67,22 @@ def _taken(kind: str, name: str) -> Registration | None:
 
 
 def _write(scaffold: Scaffold, folder: Path) -> None:
-    """Write the files.
+    """Write the files, all or nothing.
 
     Raises:
         ClickException: The folder cannot be written.
     """
+    files = scaffold.files()
     try:
-        for name, text in scaffold.files().items():
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8", newline="\n")
-            click.echo(str(path))
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as part:
+            made = Path(part) / folder.name
+            for name, text in files.items():
+                path = made / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8", newline="\n")
+            made.rename(folder)
     except OSError as error:
         raise click.ClickException(f"{folder} cannot be written: {error.strerror}") from error
+    for name in files:
+        click.echo(str(folder / name))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 import datetime as dt
 import json
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -12,6 +14,7 @@ import attrs
 
 from batchwright.config import LIST_KINDS, SECTIONS, SELECTORS, Config
 
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -30,6 +33,20 @@ def render_value(value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(render_value, value))}]"
     return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def encodable(text: str) -> str:
+    """Escape what standard output cannot take, as TOML escapes it.
+
+    A TOML file is UTF-8: where standard output is not, only ASCII is the same in both.
+    """
+    if codecs.lookup(sys.stdout.encoding or "utf-8").name == "utf-8":
+        return text
+    return _NOT_ASCII.sub(lambda found: _escape(ord(found[0])), text)
+
+
+def _escape(point: int) -> str:
+    return f"\\u{point:04x}" if point < 0x10000 else f"\\U{point:08x}"
 
 
 def _pairs(table: Mapping[str, Any]) -> Iterator[str]:

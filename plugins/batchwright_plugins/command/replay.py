@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 
 import click
 
 from batchwright import Command
 from batchwright_plugins.command.options import override_option
-from batchwright_plugins.command.output_file import keep_apart
+from batchwright_plugins.command.output_file import Staged, is_stream
 
 __all__ = ["ReplayCommand"]
 
@@ -74,21 +75,26 @@ def _replay(
     """
     from rich.console import Console
 
+    from batchwright.config import files_read
     from batchwright_plugins.command.replay_report import Changes, print_replay
     from batchwright_plugins.command.replayed_run import ReplayedRun
 
     label, chosen = _read_policy(policy)
     name = re.sub(r"[^\w.-]", "-", label)
     log = output or path.with_name(f"{path.stem}-{name}{path.suffix}")
-    keep_apart(path, log, log.with_suffix(".csv"))
-    if log.exists() and not log.is_file():
+    if is_stream(log):
         raise click.UsageError(f"--output {log} is no file, and is to be read back")
+    staged = Staged(log, log.with_suffix(".csv"))
+    part = staged.part(log)
     run = ReplayedRun(
-        path, chosen, from_step=from_step, overrides=overrides, log=log, trusts=trust_estimator
+        path, chosen, from_step=from_step, overrides=overrides, log=part, trusts=trust_estimator
     )
-    run.run()
-    changes = Changes(run.recording, run.written())
-    changes.write(log.with_suffix(".csv"))
+    reads = [("the decision log", path), *files_read(run.config)]
+    with staged.held(reads, partial(click.echo, err=True)):
+        run.run()
+        changes = Changes(run.recording, run.written())
+        changes.write(staged.part(log.with_suffix(".csv")))
+        staged.is_whole = run.drive.signal is None
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = 120  # whoever reads a pipe wraps lines as he likes

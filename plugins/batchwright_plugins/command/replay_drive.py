@@ -11,6 +11,7 @@ from batchwright.request import Request, RequestStatus
 from batchwright.sampling_params import SamplingParams
 from batchwright_plugins.command.recorded_answers import EOS, make_answer
 from batchwright_plugins.command.recording import UNFINISHED
+from batchwright_plugins.command.signals import interrupt
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -97,7 +98,7 @@ class ReplayDrive:
     def stop(self, number: int, frame: FrameType | None = None) -> None:
         """End it before the next step; called a second time, at once."""
         if self.signal is not None:
-            raise KeyboardInterrupt
+            interrupt(number)
         self.signal, self.stopped_by = number, "interrupted"
 
     def _prepare(self, index: int) -> None:

@@ -87,7 +87,7 @@ class Changes:
 
     def write(self, path: Path) -> None:
         """Write a CSV file with a line a request; seconds and tokens, empty for none."""
-        with path.open("w", encoding="utf-8", newline="") as file:
+        with path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             names = [
                 f"{_heading(name)}_{when}" for name in _COLUMNS for when in ("before", "after")

@@ -70,6 +70,7 @@ class ReplayedRun:
 
     Attributes:
         recording: What is repeated.
+        config: The configuration that repeats it.
         policy: Name of the policy that decides.
         drive: How it ended, once it has run.
         pace: Where it differs, once it has run.
@@ -109,7 +110,7 @@ class ReplayedRun:
         self._is_overridden = bool(overrides)
         self._trusts = trusts
         self._extra = (*plugins, _Parts())
-        self._config = self._configure(overrides, file)
+        self.config = self._configure(overrides, file)
 
     def run(self) -> None:
         """Repeat it.
@@ -120,11 +121,10 @@ class ReplayedRun:
             ConfigError: The configuration that is recorded cannot be used.
             PluginError: A component cannot be had, or failed too often in a row.
         """
-        self.log.parent.mkdir(parents=True, exist_ok=True)
         begin = time.perf_counter()
-        plugins = self._discover(self._config)
-        assembly = Assembly(self._config, plugins=plugins, clock=VirtualClock())
-        self.estimator: Estimator = assembly.make_alone(self._config.truth)
+        plugins = self._discover(self.config)
+        assembly = Assembly(self.config, plugins=plugins, clock=VirtualClock())
+        self.estimator: Estimator = assembly.make_alone(self.config.truth)
         self.error = _error(self.recording.path, self.estimator)
         self._check_estimator()
         engine = assembly.simulator()

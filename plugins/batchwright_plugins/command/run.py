@@ -53,20 +53,17 @@ def _run(file: Path, prompts: Path | None, output: Path | None, overrides: tuple
     "sampling"), an id, priority, client, group, slo_class, deadline (seconds), hints
     and cache_salt.
 
-    Results are kept as they come: an interrupted run has those that were finished.
-    The exit code is 1 if no prompt was answered or one ended in an error (those that were
-    refused are named in the table), 2 if the input is wrong, 130 after Ctrl-C.
+    Results are kept as they come: an interrupted run has those that were finished. If the
+    file of results is there already, they stay in FILE.part. The exit code is 1 if no prompt
+    was answered or one ended in an error (those that were refused are named in the table), 2
+    if the input is wrong, 130 after Ctrl-C.
     """
     from batchwright.config import load_config
     from batchwright_plugins.command.batch import ERROR
     from batchwright_plugins.command.prompt_file import prompts_of
 
     config = load_config(file, overrides)
-    try:
-        batch = _answer(config, prompts_of(config, prompts), _output(config, output))
-    except KeyboardInterrupt:
-        click.echo("Interrupted.", err=True)
-        raise SystemExit(128 + signal.SIGINT) from None
+    batch = _answer(config, prompts_of(config, prompts), _output(config, output))
     if batch.stopped_by is not None:
         raise SystemExit(128 + batch.stopped_by)
     if batch.num_failed == len(batch.prompts):
@@ -87,13 +84,16 @@ def _answer(config: Config, source: Path, output: Path | None) -> Batch:
 
     from batchwright_plugins.command.batch import Batch
     from batchwright_plugins.command.instruments import ADDED, instrumented
-    from batchwright_plugins.command.prompt_file import STDIN, read_prompts
+    from batchwright_plugins.command.prompt_file import read_prompts
     from batchwright_plugins.command.report import listed, print_report, start_lines
 
     notices = Console(stderr=True, highlight=False)
     lines = read_prompts(source, config.sampling)
+    config = _reading(config, source)
     assembly = instrumented(config, is_terminal=notices.is_terminal)
-    results = _results(output)
+    is_piped = _is_piped(output)
+    results = _results(config, output, is_piped=is_piped)
+    batch = None
     try:
         engine = assembly.engine()
         for text in start_lines(engine, len(lines)):
@@ -104,21 +104,42 @@ def _answer(config: Config, source: Path, output: Path | None) -> Batch:
         finally:
             engine.close()
     finally:
-        _say(notices, results.close())
-    _say_stopped(notices, batch)
-    is_piped = output is not None and str(output) == STDIN
+        _say(notices, results.close(is_complete=batch is not None and batch.is_complete))
+    _say_stopped(notices, batch, results.fate)
     summaries = listed(engine.scheduler.summaries(), config, ADDED)
     print_report(notices if is_piped else Console(highlight=False), batch, summaries)
     return batch
 
 
-def _results(output: Path | None) -> Results:
+def _reading(config: Config, source: Path) -> Config:
+    """Note which file the prompts are from, so that nothing is written over it."""
+    import attrs
+
     from batchwright_plugins.command.prompt_file import STDIN
+
+    prompts = None if str(source) == STDIN else str(source.absolute())
+    return attrs.evolve(config, run=attrs.evolve(config.run, prompts=prompts))
+
+
+def _is_piped(output: Path | None) -> bool:
+    """Tell whether results go to standard output, where nothing else may go then."""
+    from batchwright_plugins.command.output_file import is_standard_output
+    from batchwright_plugins.command.prompt_file import STDIN
+
+    return output is not None and (str(output) == STDIN or is_standard_output(output))
+
+
+def _results(config: Config, output: Path | None, *, is_piped: bool) -> Results:
+    from batchwright.config import files_read
+    from batchwright_plugins.command.output_file import is_stream, keep_apart
     from batchwright_plugins.command.result_file import NoResults, ResultFile, ResultStream
 
     if output is None:
         return NoResults()
-    return ResultStream() if str(output) == STDIN else ResultFile(output)
+    if is_piped:
+        return ResultStream()
+    keep_apart(files_read(config), output)
+    return ResultStream(output) if is_stream(output) else ResultFile(output)
 
 
 def _say(notices: Console, text: str) -> None:
@@ -126,11 +147,11 @@ def _say(notices: Console, text: str) -> None:
         notices.print(text, markup=False, soft_wrap=True)
 
 
-def _say_stopped(notices: Console, batch: Batch) -> None:
+def _say_stopped(notices: Console, batch: Batch, fate: str) -> None:
     if batch.stopped_by is not None:
         name = signal.Signals(batch.stopped_by).name
         _say(
             notices,
             f"Stopped by {name}: {batch.num_finished} of {len(batch.prompts)} requests "
-            "were finished and are kept.",
+            f"were finished and {fate}.",
         )

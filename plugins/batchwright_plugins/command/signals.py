@@ -5,14 +5,31 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 if TYPE_CHECKING:
     from types import FrameType
 
-__all__ = ["catching"]
+__all__ = ["Interrupted", "catching", "interrupt"]
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal that ends a command at once; what it has begun to write is cleaned up.
+
+    Args:
+        number: The signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+def interrupt(number: int, _frame: FrameType | None = None) -> NoReturn:
+    """Handle a signal by raising Interrupted."""
+    raise Interrupted(number)
 
 
 @contextmanager

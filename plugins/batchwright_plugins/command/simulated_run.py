@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from batchwright.clock import VirtualClock
-from batchwright.config import load_config
+from batchwright.config import files_read, load_config
 from batchwright.exceptions import ConfigError
 from batchwright.plugin_manager import PluginManager
 from batchwright_plugins.command.arriving import Arriving
 from batchwright_plugins.command.caps import Caps
 from batchwright_plugins.command.chosen_workload import choose_workload, make_workload, pace_of
 from batchwright_plugins.command.instruments import ADDED, PROGRESS, instrumented
+from batchwright_plugins.command.output_file import Staged, write_text
 from batchwright_plugins.command.report import (
     choices,
     decision_row,
@@ -80,8 +82,10 @@ class SimulatedRun:
         loaded = load_config(config, [*overrides, *_as_overrides(options)])
         self._plugins = PluginManager.discover(loaded.plugin_paths, loaded.plugins.disable)
         self.config = choose_workload(loaded, workload, self._plugins)
-        self._output = output
-        self._steps = steps
+        names = {TABLE: "requests.csv"} | ({STEPS: "steps.jsonl"} if steps else {})
+        self._observed = {} if output is None else {k: output / name for k, name in names.items()}
+        self._summary = None if output is None else output / "summary.json"
+        self._staged = Staged(*self._observed.values(), *filter(None, [self._summary]))
         self._rate = rate
         self._scale_rate = scale_rate
         self._limit = limit
@@ -97,9 +101,11 @@ class SimulatedRun:
 
         notices = Console(stderr=True, highlight=False)
         begin = time.perf_counter()
-        simulation = self.simulate(notices)
-        self._report(simulation, time.perf_counter() - begin, notices)
-        self._check_files(simulation)
+        with self._staged.held(files_read(self.config), _teller(notices)):
+            simulation = self._simulate(notices)
+            self._report(simulation, time.perf_counter() - begin, notices)
+            self._check_files(simulation)
+            self._staged.is_whole = simulation.signal is None
         return simulation
 
     def _check_files(self, simulation: Simulation) -> None:
@@ -109,9 +115,10 @@ class SimulatedRun:
             ClickException: Something that writes one has failed.
         """
         counts = simulation.engine.scheduler.fault_counts
-        for name, path in self._files():
+        for name, path in self._observed.items():
             if any(where.startswith(f"observer {name!r} ") for where in counts):
-                raise click.ClickException(f"{path} is not whole: {name!r} failed on the way")
+                part = self._staged.part(path)
+                raise click.ClickException(f"{part} is not whole: {name!r} failed on the way")
 
     def simulate(self, notices: Console | None = None) -> Simulation:
         """Run it, and write the table of requests.
@@ -123,12 +130,19 @@ class SimulatedRun:
             ConfigError: Something in the configuration or the workload is wrong.
             PluginError: A component cannot be had, or failed too often.
         """
-        if self._output is not None:
-            self._output.mkdir(parents=True, exist_ok=True)
+        with self._staged.held(files_read(self.config), _teller(notices)):
+            simulation = self._simulate(notices)
+            self._staged.is_whole = simulation.signal is None
+        return simulation
+
+    def _simulate(self, notices: Console | None) -> Simulation:
         assembly = instrumented(
             self.config,
             is_terminal=notices is not None and notices.is_terminal,
-            files=dict(self._files()),
+            files={
+                name: str(self._staged.part(path).resolve())
+                for name, path in self._observed.items()
+            },
             clock=VirtualClock(),
             plugins=self._plugins,
         )
@@ -143,12 +157,6 @@ class SimulatedRun:
         finally:
             engine.close()
         return simulation
-
-    def _files(self) -> Iterator[tuple[str, str]]:
-        if self._output is not None:
-            yield TABLE, str(self._output.resolve() / "requests.csv")
-            if self._steps:
-                yield STEPS, str(self._output.resolve() / "steps.jsonl")
 
     def _prepare(self, assembly: Assembly, engine: Engine) -> Simulation:
         section = self.config.simulation
@@ -178,11 +186,11 @@ class SimulatedRun:
 
         engine = simulation.engine
         oracles = find_oracles(self.config, engine)
-        said = listed(engine.scheduler.summaries(), self.config, (*ADDED, *dict(self._files())))
+        said = listed(engine.scheduler.summaries(), self.config, (*ADDED, *self._observed))
         summary = _summary(self.config, simulation, oracles, said)
-        if self._output is not None:
+        if self._summary is not None:
             text = json.dumps(summary, indent=2, ensure_ascii=False)
-            (self._output / "summary.json").write_text(f"{text}\n", encoding="utf-8")
+            write_text(self._staged.part(self._summary), f"{text}\n")
         print_figures(Console(highlight=False), _rows(simulation, oracles, said))
         if simulation.stopped_by:
             notices.print(f"Stopped: {simulation.stopped_by}.", markup=False, soft_wrap=True)
@@ -208,6 +216,13 @@ def find_oracles(config: Config, engine: Engine) -> list[str]:
     if section.max_tokens == "exact":
         found.append("max_tokens:exact")
     return found
+
+
+def _teller(notices: Console | None) -> Callable[[str], object]:
+    """What prints a line as it is, or nothing."""
+    if notices is None:
+        return lambda _: None
+    return partial(notices.print, markup=False, soft_wrap=True)
 
 
 def _as_overrides(options: Mapping[str, Any]) -> Iterator[str]:

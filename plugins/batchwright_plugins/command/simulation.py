@@ -11,6 +11,7 @@ from batchwright.exceptions import ConfigError, RequestRefusedError
 from batchwright.protocols.component import overrides
 from batchwright.request import Request
 from batchwright_plugins.command.batch import ERROR, REFUSED
+from batchwright_plugins.command.signals import interrupt
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -117,7 +118,7 @@ class Simulation:
     def stop(self, number: int, frame: FrameType | None = None) -> None:
         """End it before the next step; called a second time, at once."""
         if self.signal is not None:
-            raise KeyboardInterrupt
+            interrupt(number)
         self.signal = number
         self.stopped_by = "interrupted"
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchwright import Command
-from batchwright_plugins.command.output_file import keep_apart, writing
+from batchwright_plugins.command.output_file import keep_apart, write_text, writing
 
 if TYPE_CHECKING:
     from batchwright_plugins.command.timeline_window import Window
@@ -89,7 +89,7 @@ def _timeline(
         raise click.UsageError("say what to write: --perfetto, --svg or --png")
     if steps is not None and seconds is not None:
         raise click.UsageError("--steps and --seconds say the same; give one of them")
-    keep_apart(path, perfetto, svg, png)
+    keep_apart([("the decision log", path)], perfetto, svg, png)
     if perfetto is not None:
         _write_trace(path, perfetto)
     if svg is not None or png is not None:
@@ -112,7 +112,7 @@ def _write_trace(path: Path, output: Path) -> None:
 
     header = header_of(path)
     with writing(output) as file:
-        text = TextIOWrapper(file, encoding="utf-8", newline="\n")
+        text = TextIOWrapper(file, "utf-8", "backslashreplace", newline="\n")
         writer = TraceWriter(text, header["num_usable_blocks"], path.name)
         writer.write(Spans().of(follow_log(path)))
         text.detach()
@@ -138,8 +138,7 @@ def _draw(path: Path, svg: Path | None, png: Path | None, window: Window, rows: 
     )
     drawing = Drawing(picture, title, subtitle, header["num_usable_blocks"], rows).svg()
     if svg is not None:
-        with writing(svg) as file:
-            file.write(drawing.encode())
+        write_text(svg, drawing)
         click.echo(f"{svg}: {len(picture.rows[:rows])} of {len(picture.rows)} requests")
     if png is not None:
         write_png(drawing, png, zoom=2)

@@ -35,7 +35,7 @@ class ConvertedTokenizer:
     def __init__(self, folder: Path) -> None:
         try:
             self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-            config = json.loads((folder / "tokenizer_config.json").read_text())
+            config = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
         except Exception as error:  # tokenizers raises Exception itself
             raise ModelError(f"the tokenizer in {folder} cannot be loaded: {error}") from error
         environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)

@@ -125,7 +125,7 @@ def _eos_token_ids(folder: Path, config: PlainConfig) -> tuple[int, ...]:
     value = config.eos_token_id
     path = folder / "generation_config.json"
     if path.is_file():
-        value = json.loads(path.read_text()).get("eos_token_id", value)
+        value = json.loads(path.read_text(encoding="utf-8")).get("eos_token_id", value)
     if value is None:
         return ()
     return (value,) if isinstance(value, int) else tuple(value)

@@ -97,13 +97,13 @@ def _sizes(folder: Path) -> dict[str, int]:
 
 def _write_stamp(folder: Path, origin: dict[str, Any]) -> None:
     stamp = {"format": _FORMAT, "origin": origin, "files": _sizes(folder)}
-    (folder / STAMP).write_text(json.dumps(stamp, indent=1))
+    (folder / STAMP).write_text(json.dumps(stamp, indent=1), encoding="utf-8")
 
 
 def _is_valid(folder: Path, origin: dict[str, Any]) -> bool:
     """Whether a folder holds all that this version's conversion of this file wrote."""
     try:
-        stamp = json.loads((folder / STAMP).read_text())
+        stamp = json.loads((folder / STAMP).read_text(encoding="utf-8"))
         expected = {"format": _FORMAT, "origin": origin, "files": _sizes(folder)}
     except (OSError, ValueError):
         return False

@@ -82,8 +82,8 @@ def _write_config(fields: dict[str, Any], *, tied: bool, target: Path) -> None:
         "torch_dtype": "bfloat16",
         **special,
     }
-    (target / "config.json").write_text(json.dumps(config, indent=1))
-    (target / "generation_config.json").write_text(json.dumps(special, indent=1))
+    (target / "config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
+    (target / "generation_config.json").write_text(json.dumps(special, indent=1), encoding="utf-8")
 
 
 def _write_weights(

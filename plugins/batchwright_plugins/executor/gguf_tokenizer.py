@@ -57,4 +57,4 @@ def _write_config(fields: dict[str, Any], path: Path) -> None:
         "clean_up_tokenization_spaces": False,
         "model_max_length": fields["llama.context_length"],
     }
-    path.write_text(json.dumps(config, indent=1, ensure_ascii=False))
+    path.write_text(json.dumps(config, indent=1, ensure_ascii=False), encoding="utf-8")

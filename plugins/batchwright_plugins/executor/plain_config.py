@@ -64,7 +64,7 @@ def read_plain_config(folder: Path) -> PlainConfig | None:
         None if anything about it is unusual: transformers reads it then.
     """
     try:
-        values: dict[str, Any] = json.loads((folder / "config.json").read_text())
+        values: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     known = {*_DEFAULTS, *_REQUIRED, *_WITHOUT_EFFECT}

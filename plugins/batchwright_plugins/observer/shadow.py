@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from attrs import frozen
 
+from batchwright.config import files_read, prepare_output
 from batchwright.default_plugins import DEFAULT_POLICY
 from batchwright.exceptions import ConfigError
 from batchwright.option import option
@@ -305,8 +306,9 @@ class Shadow(Observer):
         return path
 
     def _check_path(self) -> None:
+        prepare_output(self._path, files_read(self.ctx.config), option=f"{self.ctx.path}.path")
         try:
-            self._path.write_text("")
+            self._path.write_text("", encoding="utf-8")
         except OSError as error:
             problem = f"cannot be written: {error.strerror}: {self._path}"
             raise ConfigError(problem, path=f"{self.ctx.path}.path") from error

@@ -339,14 +339,29 @@ def check_fast_path(seeds):
         assert full == fast
 
 
-def test_random_lives_keep_every_promise():
+def of_seeds(few: int, many: int) -> pytest.MarkDecorator:
+    """Few seeds in the fast tier, others in the slow one, ten times as many in the nightly one."""
+    slow, nightly = range(1000, 1000 + many), range(10_000, 10_000 + 10 * many)
+    return pytest.mark.parametrize(
+        "seeds",
+        [
+            pytest.param(range(few), id=f"{few}"),
+            pytest.param(slow, id=f"{len(slow)}", marks=pytest.mark.slow),
+            pytest.param(nightly, id=f"{len(nightly)}", marks=pytest.mark.nightly),
+        ],
+    )
+
+
+@of_seeds(150, 500)
+def test_random_lives_keep_every_promise(seeds):
     """E1 to E7 and I1 to I6, over preemptions, hits, aborts, errors, pipelines."""
-    check_lives(range(150))
+    check_lives(seeds)
 
 
-def test_hostile_components_break_no_promise():
+@of_seeds(150, 500)
+def test_hostile_components_break_no_promise(seeds):
     """One of each kind that now and then raises, answers nonsense or calls back."""
-    check_hostile_lives(range(150))
+    check_hostile_lives(seeds)
 
 
 def lend_without_care(monkeypatch):
@@ -379,24 +394,7 @@ def test_random_lives_notice_blocks_that_no_step_computes(plant, monkeypatch):
         check_lives(range(500))
 
 
-def test_random_lives_are_the_same_without_the_fast_path():
+@of_seeds(80, 300)
+def test_random_lives_are_the_same_without_the_fast_path(seeds):
     """Each plan is equal in every field, block ids and their order included."""
-    check_fast_path(range(80))
-
-
-@pytest.mark.slow
-def test_many_hostile_components_break_no_promise():
-    """The same for more seeds."""
-    check_hostile_lives(range(1000, 1500))
-
-
-@pytest.mark.slow
-def test_many_random_lives_keep_every_promise():
-    """The same for more seeds."""
-    check_lives(range(1000, 1500))
-
-
-@pytest.mark.slow
-def test_many_random_lives_are_the_same_without_the_fast_path():
-    """The same for more seeds."""
-    check_fast_path(range(1000, 1300))
+    check_fast_path(seeds)

@@ -176,19 +176,18 @@ class ScanMachine(SchedulerMachine):
 
 
 @pytest.mark.parametrize("machine", [SchedulerMachine, ScanMachine])
-def test_everything_holds(machine):
-    """A few hundred short lives of a scheduler, with and without the fast path."""
+@pytest.mark.parametrize(
+    ("num_lives", "num_steps"),
+    [
+        (120, 25),
+        pytest.param(300, 50, marks=pytest.mark.slow),
+        pytest.param(3000, 50, marks=pytest.mark.nightly),
+    ],
+)
+def test_everything_holds(machine, num_lives, num_steps):
+    """Short lives of a scheduler, with and without the fast path."""
     run_state_machine_as_test(
-        machine, settings=settings(max_examples=120, stateful_step_count=25, **QUIET)
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("machine", [SchedulerMachine, ScanMachine])
-def test_everything_holds_for_long(machine):
-    """The same, more often and for longer."""
-    run_state_machine_as_test(
-        machine, settings=settings(max_examples=300, stateful_step_count=50, **QUIET)
+        machine, settings=settings(max_examples=num_lives, stateful_step_count=num_steps, **QUIET)
     )
 
 

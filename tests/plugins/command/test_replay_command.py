@@ -306,14 +306,14 @@ def test_a_step_that_the_log_does_not_have_is_refused(log: Path) -> None:
 
 def test_the_log_is_not_written_over(log: Path) -> None:
     result = run("replay", log, "--output", log)
-    assert result.exit_code == 1
-    assert "steps.jsonl is what is read; give another file" in result.output
+    assert result.exit_code == 2
+    assert "steps.jsonl is the decision log, which is read; give another file" in result.output
 
 
 @pytest.mark.parametrize(
     ("output", "said"),
     [
-        ("steps.csv", "steps.csv is written twice; give another file"),
+        ("steps.csv", "steps.csv: is written twice; give another file"),
         ("/dev/null", "--output /dev/null is no file"),
     ],
 )

@@ -73,7 +73,7 @@ def test_full_disk_costs_no_earlier_result(tmp_path: Path) -> None:
     disk = results._file
     with (
         Path("/dev/full").open("wb", buffering=0) as results._file,
-        pytest.raises(BatchwrightError, match=r"No space left .* are in .*\.part"),
+        pytest.raises(BatchwrightError, match=r"No space left .* finished before are kept"),
     ):
         results.add(1, {"i": 1})
     results._file = disk

@@ -226,7 +226,7 @@ def test_run_takes_files_of_the_configuration_relative_to_it(
     ("arguments", "message"),
     [
         (["--prompts", "none.txt"], "none.txt: cannot be read: No such file"),
-        (["--output", "none/out"], "none/out: cannot be written: No such file"),
+        (["--output", "/dev/null/out"], "/dev/null/out: cannot be written: it is a file"),
         (["-o", "run.prompts=none.jsonl"], "none.jsonl: cannot be read: No such file"),
         (["-o", "scheduler.policy=fcsf"], "Did you mean 'fcfs'?"),
         (["-o", "observer[0].use=progess"], "Did you mean 'progress'?"),

@@ -192,8 +192,9 @@ def test_flushed_lines_are_there_before_the_next_step(tmp_path):
 
 
 def test_a_path_that_cannot_be_written_names_the_option(tmp_path):
+    (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match=r"observer\[0\]\.path: cannot be written"):
-        make_scheduler(tmp_path / "missing" / "log")
+        make_scheduler(tmp_path / "file" / "log")
 
 
 @pytest.mark.parametrize(

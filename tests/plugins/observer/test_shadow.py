@@ -235,8 +235,9 @@ def test_agreement_over_time_is_written(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_written_stops_the_start(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match=r"observer\[0\]\.path: cannot be written"):
-        make_scheduler("fcfs", folder=tmp_path / "nowhere")
+        make_scheduler("fcfs", folder=tmp_path / "file")
 
 
 @pytest.mark.parametrize("policy", ["fcsf", ""])

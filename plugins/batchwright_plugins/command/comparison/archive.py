@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from batchwright.exceptions import ConfigError
 from batchwright.plugin_manager import PluginManager
 from batchwright_plugins.command.comparison.cell import file_digest
-from batchwright_plugins.command.comparison.replacing import replace_file
+from batchwright_plugins.command.output_file import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -99,13 +99,12 @@ def keep(path: Path, record: dict[str, Any], seen: dict[str, Any]) -> None:
     run = _run_path(path)
     run.parent.mkdir(exist_ok=True)
     if _read_run(run).get("modules") != seen["modules"]:
-        replace_file(run, _encoded(seen))
-    replace_file(path, _encoded(record))
+        write_text(run, _line(seen))
+    write_text(path, _line(record))
 
 
-def _encoded(record: dict[str, Any]) -> bytes:
-    # What no file can hold stands in messages of others only: half a character.
-    return f"{json.dumps(record, ensure_ascii=False)}\n".encode(errors="replace")
+def _line(record: dict[str, Any]) -> str:
+    return f"{json.dumps(record, ensure_ascii=False)}\n"
 
 
 def _run_path(path: Path) -> Path:

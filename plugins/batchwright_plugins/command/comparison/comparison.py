@@ -6,11 +6,12 @@ import math
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from batchwright.config import files_read
 from batchwright.exceptions import ConfigError
 from batchwright.suggest import did_you_mean
 from batchwright_plugins.command.comparison.answer import answer, warnings
@@ -21,11 +22,12 @@ from batchwright_plugins.command.comparison.measure import RANKING
 from batchwright_plugins.command.comparison.outcome import Outcome, measure
 from batchwright_plugins.command.comparison.progress import Progress
 from batchwright_plugins.command.comparison.ranking import ranked_lines
-from batchwright_plugins.command.comparison.report import Setup, write_report
+from batchwright_plugins.command.comparison.report import REPORT, Setup, write_report
 from batchwright_plugins.command.comparison.summary import Summary, summarize
-from batchwright_plugins.command.comparison.tables import write_tables
+from batchwright_plugins.command.comparison.tables import TABLES, write_tables
 from batchwright_plugins.command.comparison.targets import read_targets
 from batchwright_plugins.command.comparison.workers import run_cells
+from batchwright_plugins.command.output_file import keep_apart
 from batchwright_plugins.command.signals import catching
 
 if TYPE_CHECKING:
@@ -93,6 +95,7 @@ class Comparison:
 
         notices = Console(stderr=True, highlight=False)
         archive = Archive(self._output / "cells")
+        keep_apart(self._files_read(), *(self._output / name for name in (REPORT, *TABLES)))
         missing = archive.missing(self.grid.cells)
         lost: dict[Cell, dict[str, str]] = {}
         signal = self._run_missing(missing, lost, notices)
@@ -102,6 +105,10 @@ class Comparison:
         if signal:
             return 128 + signal
         return FAILED if any(outcome.fault for outcome in outcomes) else 0
+
+    def _files_read(self) -> Iterable[tuple[str, Path]]:
+        found = (pair for cell in self.grid.cells for pair in files_read(cell.config))
+        return dict.fromkeys(found)
 
     def _run_missing(
         self,

@@ -6,16 +6,18 @@ import csv
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from batchwright_plugins.command.comparison.measure import MEASURES
-from batchwright_plugins.command.comparison.replacing import replace_file
+from batchwright_plugins.command.output_file import write_text
 
 if TYPE_CHECKING:
     from batchwright_plugins.command.comparison.outcome import Outcome
     from batchwright_plugins.command.comparison.summary import Summary
 
-__all__ = ["write_tables"]
+__all__ = ["TABLES", "write_tables"]
+
+TABLES: Final = ("cells.csv", "clients.csv", "summary.csv")
 
 _PLACE = ("policy", "variation", "rate")
 
@@ -72,8 +74,8 @@ def _place(outcome: Outcome) -> list[Any]:
 
 
 def _write(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    text = io.StringIO(newline="")
+    text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)
     writer.writerows(rows)
-    replace_file(path, text.getvalue().encode())
+    write_text(path, text.getvalue())

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from batchwright_plugins.command.comparison.report.setup import Setup
-from batchwright_plugins.command.comparison.report.write import write_report
+from batchwright_plugins.command.comparison.report.write import REPORT, write_report
 
-__all__ = ["Setup", "write_report"]
+__all__ = ["REPORT", "Setup", "write_report"]

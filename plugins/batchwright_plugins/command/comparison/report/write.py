@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from batchwright_plugins.command.comparison.chart.line_chart import LineChart
 from batchwright_plugins.command.comparison.chart.picture import picture
-from batchwright_plugins.command.comparison.replacing import replace_file
 from batchwright_plugins.command.comparison.report.evidence import Evidence
 from batchwright_plugins.command.comparison.report.page import render_page
+from batchwright_plugins.command.output_file import write_text
 
 if TYPE_CHECKING:
     from batchwright_plugins.command.comparison.outcome import Outcome
     from batchwright_plugins.command.comparison.report.setup import Setup
     from batchwright_plugins.command.comparison.summary import Summary
 
-__all__ = ["write_report"]
+__all__ = ["REPORT", "write_report"]
+
+REPORT: Final = "report.html"
 
 
 def write_report(folder: Path, outcomes: Sequence[Outcome], summary: Summary, setup: Setup) -> Path:
@@ -36,6 +38,7 @@ def write_report(folder: Path, outcomes: Sequence[Outcome], summary: Summary, se
             suffix = f"-{number + 1}" if evidence.variation else ""
             names = [(style, contender.policy) for style, contender in evidence.contenders]
             svg = picture(charts, names, f"Policies against rate {evidence.variation}".strip())
-            replace_file(folder / f"figure{suffix}.svg", svg.encode())
-    page = render_page(outcomes, summary, setup)
-    return replace_file(folder / "report.html", page.encode())
+            write_text(folder / f"figure{suffix}.svg", svg)
+    report = folder / REPORT
+    write_text(report, render_page(outcomes, summary, setup))
+    return report
