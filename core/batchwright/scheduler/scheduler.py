@@ -121,8 +121,12 @@ class Scheduler:
             state.bypass_choices = self._guard.steps_in()
             self._opening.settle()
             state.draft = self._opening.open_draft()
+            if state.to_end:
+                self._departures.heed_ends()
             if state.has_changed:
                 self._yielding.run()
+                if state.to_end:
+                    self._departures.heed_ends()
             self._running_scan.run()
             self._waiting_scan.run()
             if not state.draft.tokens and state.draft.lift_decode_cap():
@@ -261,7 +265,7 @@ class Scheduler:
             with self._alone("finish()"):
                 pass  # it ends at the end of this, as what components end meanwhile does
         elif self._doing == "update_from_output()":
-            self._end_some()
+            self._departures.heed_ends()
 
     def notify(self, key: str) -> None:
         """Bring back, at the next step, the requests that are parked on a key."""
@@ -422,17 +426,9 @@ class Scheduler:
         """End the requests that components ended meanwhile, and let others begin."""
         try:
             if self._state.to_end:
-                self._end_some()
+                self._departures.heed_ends()
         finally:
             self._doing = ""
-
-    def _end_some(self) -> None:
-        to_end = self._state.to_end
-        while to_end:
-            request_id, status, detail = to_end.pop(0)
-            request = self._state.requests.get(request_id)
-            if request is not None:
-                self._departures.finish(request, status, detail)
 
     @contextmanager
     def _alone(self, call: str) -> Iterator[None]:
