@@ -104,24 +104,6 @@ class StepView:
         """Plans that are not updated yet."""
         return len(self._state.fence.flights)
 
-    @contextmanager
-    def supposing(self, giving: dict[str, Request], num_blocks: int) -> Iterator[None]:
-        """Look at the scheduler as if some running requests waited; for the scheduler.
-
-        Args:
-            giving: Running requests that would give way to the one that is judged.
-            num_blocks: Blocks that would be free besides those that are.
-        """
-        running = self._state.running
-        staying = {name: request for name, request in running.items() if name not in giving}
-        self._running, self._num_giving = Running(staying), len(running) - len(staying)
-        self._num_given_blocks = num_blocks
-        try:
-            yield
-        finally:
-            self._running, self._num_giving = Running(running), 0
-            self._num_given_blocks = 0
-
     def next_waiting(self, count: int) -> list[RequestView]:
         """The first requests of the policy's queue, in order; O(count log n)."""
         return self._state.components.policy.queue.first(count)
@@ -142,3 +124,23 @@ class StepView:
     def audit(self) -> Iterator[str]:
         """Say what is wrong in the books of the KV manager; O(blocks), for checks."""
         return self._state.kv.audit(self._state.fence.held())
+
+
+@contextmanager
+def supposing(view: StepView, giving: dict[str, Request], num_blocks: int) -> Iterator[None]:
+    """Let a view show the scheduler as if some running requests waited.
+
+    Args:
+        view: The view.
+        giving: Running requests that would give way to the one that is judged.
+        num_blocks: Blocks that would be free besides those that are.
+    """
+    running = view._state.running
+    staying = {name: request for name, request in running.items() if name not in giving}
+    view._running, view._num_giving = Running(staying), len(running) - len(staying)
+    view._num_given_blocks = num_blocks
+    try:
+        yield
+    finally:
+        view._running, view._num_giving = Running(running), 0
+        view._num_given_blocks = 0

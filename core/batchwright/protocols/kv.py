@@ -164,20 +164,6 @@ class KVManager(Component, Lifecycle):
         """
         return len(self.block_ids(request))
 
-    def would_free(self, block_ids: Sequence[int]) -> set[int]:
-        """Blocks that the pool would get back if each of these were released.
-
-        For who is to give way to whom, before anything is taken. Override it where blocks
-        are shared.
-
-        Args:
-            block_ids: Tables of requests and detached blocks, one behind the other; a block
-                that several of them hold stands here as often.
-
-        Cost class: shortage.
-        """
-        return set(block_ids)
-
     @abstractmethod
     def detach(self, request: RequestView) -> list[int]:
         """End a request's hold on its table, but keep the blocks out of the pool.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -12,6 +13,7 @@ from batchwright.request import Request
 from batchwright.scheduler.departures import Departures
 from batchwright.scheduler.state import State
 from batchwright.scheduler.yielding import Yielding
+from batchwright.step_view import supposing
 
 
 @define(eq=False)
@@ -26,6 +28,7 @@ class Giving:
         asked: All that were thought of, by id.
         freed: Blocks that the pool gets back at once.
         coming: Blocks that it gets back once a step in flight is done.
+        holds: How many hold each block, counted when it is first needed.
     """
 
     seat: Request | None = None
@@ -33,6 +36,7 @@ class Giving:
     asked: dict[str, Request] = field(factory=dict)
     freed: set[int] = field(factory=set)
     coming: set[int] = field(factory=set)
+    holds: Counter[int] = field(factory=Counter)
 
     @property
     def num_blocks(self) -> int:
@@ -101,7 +105,7 @@ class MakingRoom:
         draft.unfinished = {name: r for name, r in kept.items() if name not in leaving}
         returned = [draft.return_tokens(name) for name in leaving]
         try:
-            with self._state.view.supposing(leaving, giving.num_blocks):
+            with supposing(self._state.view, leaving, giving.num_blocks):
                 yield
         finally:
             draft.unfinished = kept
@@ -146,22 +150,36 @@ class MakingRoom:
     def _count(self, giving: Giving) -> None:
         """Count blocks that go back to the pool: those that no other request holds, too."""
         fence, kv = self._state.fence, self._state.kv
-        now: list[int] = []
-        later: list[int] = []
+        if not (giving.blocks or fence.is_holding):
+            return
+        now: Counter[int] = Counter()
+        later: Counter[int] = Counter()
         for request in giving.blocks:
-            in_flight = fence.last_flight(request) is not None
-            (later if in_flight else now).extend(kv.block_ids(request.view))
-        if fence.is_holding:
-            for block_ids in fence.held().values():
-                later += block_ids
-        giving.freed = kv.would_free(now) if now else set()
-        giving.coming = kv.would_free(now + later) - giving.freed if later else set()
+            is_in_flight = fence.last_flight(request) is not None
+            (later if is_in_flight else now).update(kv.block_ids(request.view))
+        for block_ids in fence.held().values():
+            later.update(block_ids)
+        holds = giving.holds = giving.holds or self._holds()
+        giving.freed = {block for block, count in now.items() if count == holds[block]}
+        whole = now + later if later else now
+        back = {block for block, count in whole.items() if count == holds[block]}
+        giving.coming = back - giving.freed
+
+    def _holds(self) -> Counter[int]:
+        """How many requests and steps in flight hold each block."""
+        state = self._state
+        holds: Counter[int] = Counter()
+        for request in (*state.running.values(), *state.paused.values()):
+            holds.update(state.kv.block_ids(request.view))
+        for block_ids in state.fence.held().values():
+            holds.update(block_ids)
+        return holds
 
     def _prune(self, giving: Giving) -> None:
         """Leave out those that add nothing to what the others give."""
         for request in giving.blocks[:-1]:
             others = [other for other in giving.blocks if other is not request]
-            fewer = Giving(blocks=others)
+            fewer = Giving(blocks=others, holds=giving.holds)
             self._count(fewer)
             if (fewer.freed, fewer.coming) == (giving.freed, giving.coming):
                 giving.blocks = others

@@ -22,6 +22,12 @@ class ProgressGuard:
     Requests that wait for the outside are left alone: parked ones, and ones that lack a
     resource while nothing runs that could give it back. While there are any, no gate is
     overruled, since it may wait for the same; those that lack a resource are looked at again.
+
+    Attributes:
+        num_interventions: Steps that were planned without the plugins' choices.
+        last_report: What the last one was about.
+        awaits_resource: Whether the last step was empty, and a request lacks a resource that
+            names no key.
     """
 
     def __init__(self, state: State) -> None:
@@ -29,6 +35,7 @@ class ProgressGuard:
         self._idle_steps = 0
         self._stopped_by: tuple[str | None, str] = (None, "")
         self._is_outside = False
+        self.awaits_resource = False
         self.num_interventions = 0
         self.last_report = ""
 
@@ -58,11 +65,12 @@ class ProgressGuard:
         """Count steps in which nothing happened though something waits."""
         if plan.num_scheduled_tokens:
             self._idle_steps = 0
-            self._is_outside = False
+            self._is_outside = self.awaits_resource = False
             return
         state, room = self._state, self._state.room
         self._stopped_by = state.draft.stopped_by
-        self._is_outside = bool(room.num_outside or state.draft.lacks_resource)
+        self.awaits_resource = state.draft.lacks_resource
+        self._is_outside = self.awaits_resource or room.num_outside > 0
         waits = state.running or len(room) > room.num_parked
         stuck = waits and len(state.fence.flights) <= 1 and not len(state.alarms)
         self._idle_steps = self._idle_steps + 1 if stuck and not state.admission_paused else 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -134,16 +133,6 @@ class PagedKV(KVManager):
         if not self._caches:  # nothing is shared, and references are not counted
             return len(block_ids)
         return sum(references[block_id] == 1 for block_id in block_ids)
-
-    def would_free(self, block_ids: Sequence[int]) -> set[int]:
-        if not self._caches:
-            return set(block_ids)
-        references = self._references
-        return {
-            block_id
-            for block_id, count in Counter(block_ids).items()
-            if references[block_id] <= count
-        }
 
     def detach(self, request: RequestView) -> list[int]:
         table = self._table(request)
