@@ -21,14 +21,26 @@ class Compat:
             is sampled is left to the sampler.
         orders_equals_by_id: Requests of equal priority and arrival time are served in
             the order of their ids, not of their insertion.
+        forgets_half_prompts: An admission is compared with the blocks that are free now,
+            whatever prompts that are half computed still need.
+        num_futile_preemptions: Preemptions without an output that a request goes through
+            at least before it must fit as a whole: so many that they would never end.
     """
 
     keeps_victims_hashes: bool = False
     stops_early: bool = False
     orders_equals_by_id: bool = False
+    forgets_half_prompts: bool = False
+    num_futile_preemptions: int = 0
 
 
 COMPAT: Final = {
     "none": Compat(),
-    "vllm-0.32": Compat(keeps_victims_hashes=True, stops_early=True, orders_equals_by_id=True),
+    "vllm-0.32": Compat(
+        keeps_victims_hashes=True,
+        stops_early=True,
+        orders_equals_by_id=True,
+        forgets_half_prompts=True,
+        num_futile_preemptions=100,
+    ),
 }

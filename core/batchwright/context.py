@@ -178,18 +178,35 @@ class Context:
     def end(self, request: RequestView, reason: str) -> None:
         """End a live request with FINISHED_ERROR, as soon as this call or step is done.
 
+        It may be called from every method, about every request:
+
+        - In a step, a request that the plan does not hold yet ends before it is planned: from
+          ``on_mark``, ``on_alarm``, ``caps``, ``yield_running`` and ``scan`` before the step
+          decides about it, from ``running_key``, ``grant``, ``candidate``, ``sized``,
+          ``reserve``, ``choose``, ``displaces`` and ``on_preempt`` as soon as the decision at
+          hand is made. ``on_admit`` takes the request that it is told about out of the plan.
+        - A request that the plan holds already ends when the plan is made: it is computed
+          once more, for nothing.
+        - Outside a step it ends when what the scheduler is called for is done.
+
         No effect if it has ended until then.
 
         Args:
-            request: Whom.
+            request: The request.
             reason: What its caller is told: name yourself, and why.
         """
         self._bound.to_end.append((request.request_id, RequestStatus.FINISHED_ERROR, reason))
 
     def release(self, key: str) -> None:
-        """Bring back, at the next step, the requests that were skipped until a key."""
+        """Bring back, at the next step, the requests that were skipped until a key.
+
+        From any thread.
+        """
         self._bound.give_notice("release", key)
 
     def notify(self, key: str) -> None:
-        """Bring back, at the next step, the requests that are parked on a key."""
+        """Bring back, at the next step, the requests that are parked on a key.
+
+        From any thread.
+        """
         self._bound.give_notice("notify", key)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
@@ -11,9 +12,9 @@ from typing import Any, Final
 
 import attrs
 
-from batchwright.clock import Clock
+from batchwright.clock import Clock, MonotonicClock
 from batchwright.detokenizer import Detokenizer
-from batchwright.exceptions import BatchwrightError, ExecutorError, RequestRefusedError
+from batchwright.exceptions import BatchwrightError, ExecutorError, RequestRefusedError, StepError
 from batchwright.messages import (
     ModelOutput,
     RequestOutput,
@@ -32,6 +33,11 @@ from batchwright.scheduler import Scheduler
 
 _log = logging.getLogger("batchwright.engine")
 
+LONGEST_SLEEP: Final = 1.0
+"""Seconds that a step sleeps at most, where only an event outside can go on."""
+POLL: Final = 0.005
+"""Seconds between two looks, where what is waited for tells nothing."""
+
 Prompt = str | Sequence[int] | Sequence[Mapping[str, str]]
 """Text, token ids, or a conversation (``{"role": ..., "content": ...}``)."""
 
@@ -41,6 +47,11 @@ _LEAST_SPECIAL: Final = 3
 
 class Engine:
     """Answers prompts with a real model. Synchronous: it computes when it is stepped.
+
+    One thread drives it (``step``, ``generate``, ``close``); ``add`` and ``abort`` may be called
+    from any thread, while a step goes on, too, and so may ``scheduler.notify`` and
+    ``scheduler.release``. If nothing can be computed before one of these is called, ``step``
+    sleeps until it is, for a second at most.
 
     With ``scheduler.pipeline_depth`` over 1 it also computes between steps, if the executor
     allows that (``Executor.runs_in_background``).
@@ -71,6 +82,9 @@ class Engine:
         self._pipeline = (BackgroundPipeline if overlaps else Pipeline)(executor, self.phases)
         self._answers: dict[str, _Answer] = {}
         self._ids = itertools.count()
+        self._lock = threading.RLock()  # of all that the scheduler and the answers hold
+        self._driver = threading.Lock()  # held while a step goes on
+        self._tells_sleep = False
 
     @classmethod
     def from_config(
@@ -116,7 +130,9 @@ class Engine:
         request_id: str | None = None,
         **fields: Any,
     ) -> str:
-        """Submit a prompt.
+        """Submit a prompt; from any thread.
+
+        Another thread waits while a step is planned or committed, not while it is computed.
 
         Args:
             prompt: Text, token ids or a conversation.
@@ -146,8 +162,10 @@ class Engine:
         except ValueError as error:  # of its token ids
             raise RequestRefusedError(request_id, str(error)) from error
         answer = _Answer(request, self.tokenizer)
-        self.submit(request)
-        self._answers[request_id] = answer
+        with self._lock:
+            self.submit(request)
+            self._answers[request_id] = answer
+        self.scheduler.bell.ring()
         return request_id
 
     def submit(self, request: Request) -> None:
@@ -188,8 +206,10 @@ class Engine:
         return attrs.evolve(params, stop_token_ids=(*params.stop_token_ids, *ids))
 
     def abort(self, request_ids: str | Iterable[str]) -> None:
-        """End requests at once; unknown ids are ignored."""
-        self.scheduler.abort(request_ids)
+        """End requests at once; unknown ids are ignored. From any thread."""
+        with self._lock:
+            self.scheduler.abort(request_ids)
+        self.scheduler.bell.ring()
 
     def step(self) -> list[RequestOutput]:
         """Plan and compute one step.
@@ -201,12 +221,24 @@ class Engine:
             ExecutorError: The executor failed ``max_restarts`` times in a row.
             PluginError: A component failed too often in a row.
         """
-        plan, outputs = self.advance()
-        if outputs is None:
-            return []
-        if plan.is_empty and not outputs.finished and not self._pipeline.plans:
-            self._wait()
-        return self._collect(outputs)
+        if not self._driver.acquire(blocking=False):
+            raise StepError(
+                "step() was called while another call of it went on, from another thread or "
+                "from a component; one thread drives an engine, others add() and abort()"
+            )
+        try:
+            num_rings = self.scheduler.bell.num_rings
+            plan, outputs = self.advance()
+            if outputs is None:
+                return []
+            if plan.is_empty and not outputs.finished and not self._pipeline.plans:
+                self._wait(num_rings)
+            elif not plan.is_empty:
+                self._tells_sleep = False
+            with self._lock:
+                return self._collect(outputs)
+        finally:
+            self._driver.release()
 
     def advance(self) -> tuple[SchedulerOutput, StepOutputs | None]:
         """Plan and compute one step, without a word to those who asked.
@@ -221,13 +253,14 @@ class Engine:
         # Without live requests only as much is planned as it takes to tell that they ended.
         pipeline = self._pipeline
         pipeline.start()
-        depth = self.scheduler.pipeline_depth if self.scheduler.requests else 1
-        while len(pipeline.plans) < depth:
-            plan = self._plan()
-            pipeline.lap(SCHEDULING)
-            pipeline.put(plan)
-            if plan.is_empty:
-                break
+        with self._lock:
+            depth = self.scheduler.pipeline_depth if self.scheduler.requests else 1
+            while len(pipeline.plans) < depth:
+                plan = self._plan()
+                pipeline.lap(SCHEDULING)
+                pipeline.put(plan)
+                if plan.is_empty:
+                    break
         outputs = self._compute_next()
         pipeline.lap(BOOKKEEPING)
         return outputs
@@ -246,9 +279,10 @@ class Engine:
         if output is None:
             return plan, None
         decisions = self.decisions
-        began = decisions.now()
-        outputs = self.scheduler.update_from_output(plan, output)
-        decisions.seconds += decisions.now() - began
+        with self._lock:
+            began = decisions.now()
+            outputs = self.scheduler.update_from_output(plan, output)
+            decisions.seconds += decisions.now() - began
         return plan, outputs
 
     def leap(self, until: float) -> dict[str, Finish] | None:
@@ -262,10 +296,11 @@ class Engine:
         """
         if not self._leaps or self._pipeline.plans:
             return None
-        leap = self.scheduler.plan_leap(until)
-        if leap is None:
-            return None
-        return self.scheduler.commit_leap(leap, self.executor.leap(leap))
+        with self._lock:
+            leap = self.scheduler.plan_leap(until)
+            if leap is None:
+                return None
+            return self.scheduler.commit_leap(leap, self.executor.leap(leap))
 
     def generate(
         self,
@@ -316,7 +351,8 @@ class Engine:
             self.abort(mine)
         while self._pipeline.plans and not self.scheduler.requests:
             _, outputs = self._compute_next()  # nobody wants its results, but it holds blocks
-            self._collect(outputs or StepOutputs(0))
+            with self._lock:
+                self._collect(outputs or StepOutputs(0))
 
     def measure_limits(self, num_rows: int) -> Mapping[str, float]:
         """What the machine allows; see ``Executor.measure_limits``."""
@@ -357,7 +393,8 @@ class Engine:
         except Exception as error:
             self._failed(f"in step {plan.step_id}", error)
             self._pipeline.clear()
-            self.scheduler.recover()
+            with self._lock:
+                self.scheduler.recover()
             self._restart()
             return None
         if not plan.is_empty:
@@ -392,27 +429,37 @@ class Engine:
         message = "%s failed %s (%s); every request in flight is put back"
         _log.warning(message, label, where, what)
 
-    def _wait(self) -> None:
-        """Nothing could be computed: wait for an alarm, if one is set.
+    def _wait(self, num_rings: int) -> None:
+        """Nothing could be computed: sleep until a notice, a request or an abort comes.
 
-        Raises:
-            BatchwrightError: Requests are parked, and no alarm will wake anybody: only
-                a notice from outside can, which does not come while we wait.
+        At most until the next alarm, and at most a second, so that what drives the engine
+        may look at other things.
+
+        Args:
+            num_rings: Rings of the scheduler's bell before the step was planned.
         """
-        alarm = self.scheduler.next_alarm
-        if alarm is not None:
-            self.scheduler.clock.wait_until(alarm)
+        scheduler, clock, seconds = self.scheduler, self.scheduler.clock, LONGEST_SLEEP
+        if scheduler.has_notices:
+            return  # some request was woken
+        guard, alarm = scheduler.guard, scheduler.next_alarm
+        if alarm is not None and not isinstance(clock, MonotonicClock):
+            clock.wait_until(alarm)
             return
-        if self.scheduler.has_notices or self.executor.has_halves:
-            return  # somebody was woken, or may be with what comes of the next plan
-        view = self.scheduler.view
-        if view.num_parked and view.num_parked == view.num_waiting and not view.num_running:
-            requests = list(self.scheduler.requests.values())[:5]
-            parked = ", ".join(f"{r.request_id} ({r.waiting_reason})" for r in requests)
-            raise BatchwrightError(
-                "every request is parked, and nothing here will wake one: "
-                f"{parked}; call scheduler.notify(key) before step()"
-            )
+        if alarm is not None:
+            seconds = max(0.0, min(seconds, alarm - clock.now()))
+        elif guard.awaits_outside and not self._tells_sleep:
+            self._tells_sleep = True
+            _log.warning("nothing can be computed before an event outside: %s", self._waiting())
+        if self.executor.has_halves or guard.awaits_resource or scheduler.view.is_paused:
+            seconds = min(seconds, POLL)  # what comes of it rings no bell
+        elif alarm is None and not guard.awaits_outside:
+            return  # the progress guard will step in
+        scheduler.bell.wait(num_rings, seconds)
+
+    def _waiting(self) -> str:
+        """Some requests that wait, and why."""
+        requests = list(self.scheduler.requests.values())[:5]
+        return ", ".join(f"{r.request_id} ({r.waiting_reason})" for r in requests)
 
     def _collect(self, step: StepOutputs) -> list[RequestOutput]:
         """Make outputs of what a step brought."""

@@ -145,6 +145,9 @@ class Request:
     on_executor: bool = field(init=False, default=False)
     high_water: int = field(init=False, default=0)
     num_preemptions: int = field(init=False, default=0)
+    num_bypassed: int = field(init=False, default=0)
+    preempted_at: int = field(init=False, default=0, repr=False)
+    preempted_there: int = field(init=False, default=0, repr=False)
     predicted_tokens: float | None = field(init=False, default=None)
     num_displacements: int = field(init=False, default=0)
     num_cached_tokens: int | None = field(init=False, default=None)
@@ -212,6 +215,17 @@ class Request:
             - self.computed_base
             - self.epoch.value
         )
+
+    @property
+    def num_futile_preemptions(self) -> int:
+        """Preemptions since its last output."""
+        return self.preempted_there if self.preempted_at == len(self.token_ids) else 0
+
+    def note_preemption(self) -> None:
+        """Count a preemption."""
+        self.num_preemptions += 1
+        self.preempted_there = self.num_futile_preemptions + 1
+        self.preempted_at = len(self.token_ids)
 
     def let_go(self) -> None:
         """Drop the view of an ended request, so that nothing keeps it but who holds one.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from batchwright.read_only import Read
@@ -40,7 +41,7 @@ class Running:
 class StepView:
     """A live, read-only look at the scheduler; always as of now."""
 
-    __slots__ = ("_running", "_state")
+    __slots__ = ("_num_given_blocks", "_num_giving", "_running", "_state")
 
     running: Read[Running] = Read("_running")
     """Running requests in order of admission."""
@@ -52,8 +53,6 @@ class StepView:
     """Waiting requests that no scan touches before their key is notified."""
     num_prompt_tokens_waiting: Read[int] = Read("_state.room.num_prompt_tokens")
     """Prompt tokens of waiting requests that have never run."""
-    num_free_blocks: Read[int] = Read("_state.kv.num_free_blocks")
-    """Blocks that could be allocated now."""
     num_usable_blocks: Read[int] = Read("_state.kv.num_usable_blocks")
     """Blocks that requests can hold in all."""
     num_tokens_left: Read[int] = Read("_state.draft.num_tokens_left")
@@ -76,16 +75,32 @@ class StepView:
     def __init__(self, state: State) -> None:
         self._state = state
         self._running = Running(state.running)
+        self._num_giving = 0
+        self._num_given_blocks = 0
+
+    @property
+    def num_free_blocks(self) -> int:
+        """Blocks that could be allocated now."""
+        return self._state.kv.num_free_blocks + self._num_given_blocks
+
+    @property
+    def num_owed_blocks(self) -> int:
+        """Blocks that prompts in computation still lack when this step is done.
+
+        Of running requests that compute their known tokens in pieces; O(such requests).
+        """
+        unfinished, num_needed = self._state.draft.unfinished, self._state.kv.num_needed
+        return sum(num_needed(request.view, request.num_tokens) for request in unfinished.values())
 
     @property
     def num_running(self) -> int:
         """Running requests; those admitted earlier in this step included."""
-        return len(self._state.running)
+        return len(self._running)
 
     @property
     def num_waiting(self) -> int:
         """Waiting requests, parked and skipped ones included."""
-        return len(self._state.room)
+        return len(self._state.room) + self._num_giving
 
     @property
     def num_in_flight(self) -> int:
@@ -116,3 +131,23 @@ class StepView:
     def audit(self) -> Iterator[str]:
         """Say what is wrong in the books of the KV manager; O(blocks), for checks."""
         return self._state.kv.audit(self._state.fence.held())
+
+
+@contextmanager
+def supposing(view: StepView, giving: dict[str, Request], num_blocks: int) -> Iterator[None]:
+    """Let a view show the scheduler as if some running requests waited.
+
+    Args:
+        view: The view.
+        giving: Running requests that would give way to the one that is judged.
+        num_blocks: Blocks that would be free besides those that are.
+    """
+    running = view._state.running
+    staying = {name: request for name, request in running.items() if name not in giving}
+    view._running, view._num_giving = Running(staying), len(running) - len(staying)
+    view._num_given_blocks = num_blocks
+    try:
+        yield
+    finally:
+        view._running, view._num_giving = Running(running), 0
+        view._num_given_blocks = 0

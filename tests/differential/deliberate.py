@@ -110,4 +110,22 @@ EARLY_STOP = Deliberate(
     "the request; here min_tokens holds whoever samples.",
 )  # fmt: skip
 
-DELIBERATE = (KV_CAPACITY, REFUSED, VICTIM_HASHES, EQUAL_PRIORITIES, EARLY_STOP)
+HALF_PROMPTS = Deliberate(
+    workload=Workload(
+        family="half-prompts",
+        setup=Setup(
+            block_size=4, num_blocks=6, max_num_batched_tokens=16, max_model_len=64, threshold=4
+        ),
+        jobs=(
+            Job(name="r0", prompt=((0, 12),), max_tokens=1),
+            Job(name="r1", prompt=((1, 12),), max_tokens=1),
+        ),
+    ),
+    reason="Two prompts of 3 blocks in a pool of 5, computed in pieces. vLLM compares r1 with "
+    "what is free now, admits it and preempts it two steps later; here what r0 still needs "
+    "counts, and r1 waits until it can go on.",
+)  # fmt: skip
+
+DELIBERATE = (
+    KV_CAPACITY, REFUSED, VICTIM_HASHES, EQUAL_PRIORITIES, EARLY_STOP, HALF_PROMPTS
+)  # fmt: skip

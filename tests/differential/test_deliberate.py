@@ -56,6 +56,15 @@ def test_min_tokens_hold_whoever_samples(compat: bool, how: str) -> None:
     assert {"r0": how} == ends(steps)
 
 
+@pytest.mark.parametrize(("compat", "preempted"), [(False, []), (True, ["r1"])])
+def test_blocks_that_half_computed_prompts_need_are_not_free(
+    compat: bool, preempted: list[str]
+) -> None:
+    steps = run(deliberate.HALF_PROMPTS.workload, compat=compat)
+    assert preempted == [name for step in steps for name in step.planned.preempted]
+    assert ends(steps) == {"r0": "length", "r1": "length"}
+
+
 def test_every_case_that_compat_covers_is_recorded() -> None:
     goldens = [Golden.read(path) for path in stored()]
     recorded = {g.workload.family for g in goldens if g.workload.setup.compat}

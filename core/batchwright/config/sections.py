@@ -90,6 +90,10 @@ class SchedulerSection:
             them.
         backfill: Waiting requests behind the first that gets no blocks which a step
             still tries; 0: none.
+        max_bypasses: Requests admitted past one that gets no blocks, over all of its wait;
+            then none passes it any more.
+        max_futile_preemptions: Preemptions of a request without an output between them;
+            then it is admitted only if all of its known tokens fit.
         num_lookahead_tokens: Slots allocated beyond the granted ones, for drafts; 0:
             none.
         seed: Seed of every stream of chance.
@@ -127,6 +131,8 @@ class SchedulerSection:
     group_time_to_live: float = option(600.0, unit="seconds", ge=0)
     scan_window: int = option(64, unit="requests", ge=1)
     backfill: int = option(0, unit="requests", ge=0)
+    max_bypasses: int = option(64, unit="requests", ge=0)
+    max_futile_preemptions: int = option(3, unit="preemptions", ge=1)
     num_lookahead_tokens: int = option(0, unit="tokens", ge=0)
     seed: int = option(0, ge=0)
     stall_steps: int = option(3, unit="steps", ge=1)

@@ -15,7 +15,9 @@ class Gate(Component, Lifecycle):
     """Whether a request may enter, in up to four phases; define those you need.
 
     Gates compose: they are asked in the order of the TOML file, and the first answer
-    other than ADMIT counts. A gate is asked about running requests never.
+    other than ADMIT counts. A gate is asked about running requests never. Where a request
+    may displace running ones, ``view`` shows them as if they waited already, and their
+    blocks as free.
 
     Allowed answers, and what each does: see ``batchwright.verdicts``.
 

@@ -92,7 +92,10 @@ class SchedulingPolicy(Component, Lifecycle):
         Called when the head finds no seat (and something has changed since it found none)
         or no blocks, with the running request that the victim plugin names of those that
         are not immune, and once more with the two exchanged: it must be True one way only.
-        For a seat the other pauses; for blocks it releases its own.
+        For a seat the other pauses; for blocks it releases its own. It gives way only if the
+        newcomer is certain to be admitted then: its gates and limits are asked as if the
+        other waited already. If its blocks are not enough, further requests are named, for
+        all of which this must be so; if they are not enough together, none gives way.
 
         Cost class: shortage.
         """

@@ -37,6 +37,36 @@ class Departures:
         if request.group is not None:
             state.groups.leave(request.group, state.clock.now())
 
+    def heed_ends(self, *, but_planned: bool = False) -> None:
+        """End the requests that components, or callers, wanted to end meanwhile.
+
+        Args:
+            but_planned: Whether those that are in the plan being made stay until it is done:
+                others may count on what they compute.
+        """
+        state = self._state
+        to_end, kept = state.to_end, []
+        while to_end:
+            wish = request_id, status, detail = to_end.pop(0)
+            request = state.requests.get(request_id)
+            if request is None:
+                continue
+            if but_planned and request_id in state.draft.tokens:
+                kept.append(wish)
+            else:
+                self.finish(request, status, detail)
+        to_end += kept
+
+    def has_to_end(self, request: Request) -> bool:
+        """Whether a component has ended a request with ``ctx.end`` meanwhile; it has ended then."""
+        if request.finish is None:
+            error = RequestStatus.FINISHED_ERROR
+            for request_id, status, detail in self._state.to_end:
+                if request_id == request.request_id and status is error:
+                    self.finish(request, status, detail)
+                    break
+        return request.finish is not None
+
     def fail(self, request: Request, fault: RequestFault) -> None:
         """End a request because a component failed on it."""
         self.finish(request, RequestStatus.FINISHED_ERROR, fault.detail)
@@ -56,7 +86,7 @@ class Departures:
         self._stop_running(request)
         request.high_water = max(request.high_water, lost)
         request.num_computed_tokens = kept
-        request.num_preemptions += 1
+        request.note_preemption()
         state.draft.preempted_ids.append(request.request_id)
         self._wait_preempted(request, cause)
         state.announcer.tell("on_preempt", request.view, cause, lost - kept)
@@ -79,7 +109,7 @@ class Departures:
         self._give_up_blocks(request)
         request.high_water = max(request.high_water, lost)
         request.num_computed_tokens = 0
-        request.num_preemptions += 1
+        request.note_preemption()
         state.draft.preempted_ids.append(request.request_id)
         state.draft.yielded[request.request_id] = request  # not to be admitted by this plan
         state.announcer.tell("on_preempt", request.view, "shortage", lost)

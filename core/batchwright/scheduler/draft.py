@@ -27,12 +27,15 @@ class Draft:
         admitted: Those among them that came in with this step.
         tables: Blocks to send: new ones, or for an admitted request its whole table.
         draft_tokens: Draft tokens to verify.
+        unfinished: Running requests, admitted ones included, that still owe something behind
+            this step: prompts that are computed in pieces.
         yielded: Requests that the policy let yield in this step.
         preempted_ids: In order of preemption.
         preempted_for: By preempted request, the one that needed its blocks.
         passed_over: Waiting requests that were passed over, and why.
         num_carried: Requests in steady decode, granted their token without a visit.
         shortage: Whether a running request got no blocks.
+        lacks_resource: Whether a waiting request lacks a resource and names no key for it.
         stopped_by: Whom the waiting scan ended at, if anybody in particular, and why.
     """
 
@@ -41,6 +44,7 @@ class Draft:
         "budget",
         "debts",
         "draft_tokens",
+        "lacks_resource",
         "num_admissions_left",
         "num_carried",
         "num_decode_tokens_left",
@@ -54,6 +58,7 @@ class Draft:
         "stopped_by",
         "tables",
         "tokens",
+        "unfinished",
         "yielded",
     )
 
@@ -69,12 +74,14 @@ class Draft:
         self.admitted: dict[str, Request] = {}
         self.tables: dict[str, list[int]] = {}
         self.draft_tokens: dict[str, list[int]] = {}
+        self.unfinished: dict[str, Request] = {}
         self.yielded: dict[str, Request] = {}
         self.preempted_ids: list[str] = []
         self.preempted_for: dict[str, str] = {}
         self.passed_over: dict[str, str] = {}
         self.num_carried = 0
         self.shortage = False
+        self.lacks_resource = False
         self.stopped_by: tuple[str | None, str] = (None, "")
 
     @property
@@ -136,6 +143,8 @@ class Draft:
         request_id = request.request_id
         self.tokens[request_id] = num_tokens
         self.debts[request_id] = debt
+        if num_tokens < debt:
+            self.unfinished[request_id] = request
         self.num_tokens_left -= num_tokens
         if debt > 1:
             self.num_prefill_tokens_left -= num_tokens
@@ -148,6 +157,24 @@ class Draft:
         self.tables[request.request_id] = table
         self.num_admissions_left -= 1
 
+    def return_tokens(self, request_id: str) -> int:
+        """Return what a request was granted to the budget.
+
+        Returns:
+            Those tokens; to be taken again if it keeps its grant.
+        """
+        num_tokens = self.tokens.get(request_id, 0)
+        self.take_tokens(request_id, -num_tokens)
+        return num_tokens
+
+    def take_tokens(self, request_id: str, num_tokens: int) -> None:
+        """Take tokens for a request from the budget."""
+        self.num_tokens_left -= num_tokens
+        if self.debts.get(request_id, 1) > 1:
+            self.num_prefill_tokens_left -= num_tokens
+        else:
+            self.num_decode_tokens_left -= num_tokens
+
     def take_out(self, request: Request) -> int:
         """Take a request out again; what it was given goes back to the budget.
 
@@ -155,16 +182,14 @@ class Draft:
             The tokens that it had been granted.
         """
         request_id = request.request_id
+        if self.unfinished:
+            self.unfinished.pop(request_id, None)
         if request_id not in self.tokens:
             return 0
-        num_tokens = self.tokens.pop(request_id)
-        self.num_tokens_left += num_tokens
-        debt = self.debts.pop(request_id, None)
-        if debt is not None and debt > 1:
-            self.num_prefill_tokens_left += num_tokens
-        else:
-            self.num_decode_tokens_left += num_tokens
-            self.num_carried -= num_tokens if debt is None else 0
+        num_tokens = self.return_tokens(request_id)
+        del self.tokens[request_id]
+        if self.debts.pop(request_id, None) is None:
+            self.num_carried -= num_tokens
         if self.admitted.pop(request_id, None) is not None:
             self.num_admissions_left += 1
         self.tables.pop(request_id, None)

@@ -14,37 +14,64 @@ class ProgressGuard:
     """Steps in when nothing is computed though something could be.
 
     Plans that stay empty for ``stall_steps`` steps, with nothing in flight, no alarm
-    set and somebody running or queued, mean that choices contradict each other: a
-    gate that never opens, a limit of 0, a key that nobody releases. Then skipped
+    set and some request running or queued, mean that choices contradict each other: a
+    gate that never opens, a limit of 0, a key that nothing releases. Then skipped
     requests return to the queue, and one step is planned without gates, limits and
     controls. It is logged, counted, and names the request that could not be placed.
+
+    Requests that wait for the outside are left alone: parked ones, and ones that lack a
+    resource while nothing runs that could give it back. While there are any, no gate is
+    overruled, since it may wait for the same; those that lack a resource are looked at again.
+
+    Attributes:
+        num_interventions: Steps that were planned without the plugins' choices.
+        last_report: What the last one was about.
+        awaits_resource: Whether the last step was empty, and a request lacks a resource that
+            names no key.
     """
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._idle_steps = 0
         self._stopped_by: tuple[str | None, str] = (None, "")
+        self._is_outside = False
+        self.awaits_resource = False
         self.num_interventions = 0
         self.last_report = ""
 
+    @property
+    def awaits_outside(self) -> bool:
+        """Whether the last step was empty, and nothing but an event outside can change that."""
+        return self._is_outside and not self._state.running
+
     def steps_in(self) -> bool:
         """Whether the next step is planned without the plugins' choices."""
-        if self._idle_steps < self._state.settings.stall_steps:
+        state = self._state
+        state.bypass_gates = False
+        if self._idle_steps < state.settings.stall_steps:
             return False
-        self._state.room.wake_all_skipped()
+        state.room.wake_all_skipped()
+        if self.awaits_outside:
+            self._idle_steps = 0
+            return False
+        state.bypass_gates = not self._is_outside
         self.num_interventions += 1
         self.last_report = self._report()
-        _log.warning("%s; gates, limits and controls are bypassed for one step", self.last_report)
+        what = "gates, limits" if state.bypass_gates else "limits"
+        _log.warning("%s; %s and controls are bypassed for one step", self.last_report, what)
         return True
 
     def after_step(self, plan: SchedulerOutput) -> None:
         """Count steps in which nothing happened though something waits."""
         if plan.num_scheduled_tokens:
             self._idle_steps = 0
+            self._is_outside = self.awaits_resource = False
             return
-        state = self._state
+        state, room = self._state, self._state.room
         self._stopped_by = state.draft.stopped_by
-        waits = state.running or len(state.room) > state.room.num_parked
+        self.awaits_resource = state.draft.lacks_resource
+        self._is_outside = self.awaits_resource or room.num_outside > 0
+        waits = state.running or len(room) > room.num_parked
         stuck = waits and len(state.fence.flights) <= 1 and not len(state.alarms)
         self._idle_steps = self._idle_steps + 1 if stuck and not state.admission_paused else 0
 

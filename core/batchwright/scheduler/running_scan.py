@@ -34,7 +34,10 @@ class RunningScan:
         """Plan the running requests of this step."""
         state = self._state
         draft = state.draft
-        for request in self._visits():
+        visits = self._visits()
+        if state.to_end:
+            self._departures.heed_ends(but_planned=True)
+        for request in visits:
             if draft.num_tokens_left <= 0:
                 break
             if request.status is not RequestStatus.RUNNING:
@@ -44,6 +47,8 @@ class RunningScan:
                     break
             except RequestFault as fault:
                 self._departures.fail(request, fault)
+            if state.to_end:
+                self._departures.heed_ends(but_planned=True)
 
     def _visits(self) -> list[Request]:
         """Carry steady decodes if that is exact; whom to decide about one by one."""
@@ -113,6 +118,8 @@ class RunningScan:
         debt = request.debt
         num_tokens = self._grant(request, debt)
         if num_tokens <= 0:
+            if debt > 1:
+                state.draft.unfinished[request.request_id] = request
             return True
         block_ids = self._allocate(request, num_tokens)
         while block_ids is None:
@@ -122,10 +129,14 @@ class RunningScan:
                 return True
             if not self._make_room(request):
                 return False
-            if request.status.is_finished:
+            if request.status.is_finished or (
+                state.to_end and self._departures.has_to_end(request)
+            ):
                 return True
             num_tokens = min(num_tokens, request.debt)
             block_ids = self._allocate(request, num_tokens)
+        if state.to_end and self._departures.has_to_end(request):
+            return True
         state.draft.grant(request, num_tokens, debt)
         self._plan_drafts(request, num_tokens)
         return True

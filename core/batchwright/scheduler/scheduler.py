@@ -6,6 +6,7 @@ import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from threading import get_ident
 from typing import Any
 
 from batchwright import snapshot
@@ -16,6 +17,7 @@ from batchwright.messages import Leap, LeapOutput, ModelOutput, SchedulerOutput,
 from batchwright.protocols import KVManager
 from batchwright.protocols.component import overrides
 from batchwright.request import Finish, Request, RequestStatus
+from batchwright.scheduler.bell import Bell
 from batchwright.scheduler.components import Components
 from batchwright.scheduler.departures import Departures
 from batchwright.scheduler.faults import blame, raised, set_up
@@ -42,6 +44,8 @@ class Scheduler:
     Drive it by turns: ``schedule()``, compute the plan, ``update_from_output()``.
     With ``pipeline_depth`` over one, so many plans may be made before the first is
     updated; updates come in the order of the plans.
+
+    One thread at a time uses it. Any thread may call ``notify`` and ``release``, at any time.
 
     Args:
         components: Every choice, made (see ``from_config`` for the usual way).
@@ -70,6 +74,7 @@ class Scheduler:
         self._guard = ProgressGuard(state)
         self._opening = Opening(state)
         self._doing = ""
+        self._thread = 0
         self._tells_steps = state.announcer.wants("on_step")
         self._tells_outputs = state.announcer.wants("on_outputs")
         for component in (*components, *components.hosted()):
@@ -123,8 +128,12 @@ class Scheduler:
             state.bypass_choices = self._guard.steps_in()
             self._opening.settle()
             state.draft = self._opening.open_draft()
+            if state.to_end:
+                self._departures.heed_ends()
             if state.has_changed:
                 self._yielding.run()
+                if state.to_end:
+                    self._departures.heed_ends()
             self._running_scan.run()
             self._waiting_scan.run()
             if not state.draft.tokens and state.draft.lift_decode_cap():
@@ -248,7 +257,8 @@ class Scheduler:
         """End requests at once, in whatever state; unknown ids are ignored.
 
         Each appears in ``finished`` of the next ``update_from_output``. If a component
-        calls it while a plan is made, they end when that is done.
+        calls it while a plan is made, they end when that is done, or before they are
+        planned.
         """
         for request_id in [request_ids] if isinstance(request_ids, str) else request_ids:
             self.finish(request_id, RequestStatus.FINISHED_ABORTED, "aborted")
@@ -263,14 +273,20 @@ class Scheduler:
             with self._alone("finish()"):
                 pass  # it ends at the end of this, as what components end meanwhile does
         elif self._doing == "update_from_output()":
-            self._end_some()
+            self._departures.heed_ends()
 
     def notify(self, key: str) -> None:
-        """Bring back, at the next step, the requests that are parked on a key."""
+        """Bring back, at the next step, the requests that are parked on a key.
+
+        From any thread; an engine that sleeps wakes up.
+        """
         self._state.give_notice("notify", key)
 
     def release(self, key: str) -> None:
-        """Bring back, at the next step, the requests that are skipped until a key."""
+        """Bring back, at the next step, the requests that are skipped until a key.
+
+        From any thread; an engine that sleeps wakes up.
+        """
         self._state.give_notice("release", key)
 
     def pause(self) -> None:
@@ -280,6 +296,7 @@ class Scheduler:
     def resume(self) -> None:
         """Admit requests again."""
         self._state.admission_paused = False
+        self._state.bell.ring()
 
     def reset_prefix_cache(self) -> bool:
         """Forget cached prefixes.
@@ -382,6 +399,11 @@ class Scheduler:
         return bool(self._state.notices)
 
     @property
+    def bell(self) -> Bell:
+        """Rings at each notice; what drives the scheduler may sleep on it."""
+        return self._state.bell
+
+    @property
     def next_alarm(self) -> float | None:
         """Seconds on the clock at which a component wants to be called, or None."""
         return self._state.alarms.next_time
@@ -418,27 +440,26 @@ class Scheduler:
         if self._doing:
             self._refuse_within(call)
         self._doing = call
+        self._thread = get_ident()
 
     def _refuse_within(self, call: str) -> None:
-        """Refuse what a component calls in the middle of something else."""
-        if self._doing:
-            raise StepError(f"{call} was called from within {self._doing}")
+        """Refuse what a component, or another thread, calls in the middle of something else."""
+        doing = self._doing
+        if doing and self._thread != get_ident():
+            raise StepError(
+                f"{call} was called while another thread was in {doing}: one thread at a time "
+                "uses a Scheduler; others may call notify() and release(), or add to an Engine"
+            )
+        if doing:
+            raise StepError(f"{call} was called from within {doing}")
 
     def _end(self) -> None:
         """End the requests that components ended meanwhile, and let others begin."""
         try:
             if self._state.to_end:
-                self._end_some()
+                self._departures.heed_ends()
         finally:
             self._doing = ""
-
-    def _end_some(self) -> None:
-        to_end = self._state.to_end
-        while to_end:
-            request_id, status, detail = to_end.pop(0)
-            request = self._state.requests.get(request_id)
-            if request is not None:
-                self._departures.finish(request, status, detail)
 
     @contextmanager
     def _alone(self, call: str) -> Iterator[None]:

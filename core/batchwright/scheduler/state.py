@@ -17,6 +17,7 @@ from batchwright.protocols.component import overrides
 from batchwright.protocols.kv import NO_HIT
 from batchwright.request import Finish, Request, RequestStatus
 from batchwright.scheduler.announcer import Announcer
+from batchwright.scheduler.bell import Bell
 from batchwright.scheduler.components import Components
 from batchwright.scheduler.draft import Draft
 from batchwright.scheduler.faults import Faults, demand
@@ -45,7 +46,8 @@ class State:
         failed_ids: Requests that the last updated step could not compute.
         to_end: Whom to end, how and why, once what is going on is done.
         estimator_was_asked: Whether a component wanted to know how long steps take.
-        notices: What came in between steps: ("release" | "notify", key).
+        notices: What came in between steps: ("release" | "notify", key); other threads may add.
+        bell: Rings when other threads brought something.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class State:
         self.counts = Counts()
         self.draft = self.no_draft = Draft()
         self.notices: deque[tuple[str, str]] = deque()
+        self.bell = Bell()
         self.finished_ids: list[str] = []
         self.ended: dict[str, Finish] = {}
         self.failed_ids: list[str] = []
@@ -97,6 +100,7 @@ class State:
         self.admission_paused = False
         self.has_changed = True
         self.bypass_choices = False
+        self.bypass_gates = False
         self.estimator_was_asked = False
         self._next_running_order = 0
         self._least_free_blocks = sys.maxsize
@@ -109,7 +113,7 @@ class State:
         self.steady.start(request)
 
     def give_notice(self, notice: str, key: str) -> None:
-        """Have ``release`` or ``notify`` of a key heeded at the next step.
+        """Have ``release`` or ``notify`` of a key heeded at the next step; from any thread.
 
         Raises:
             TypeError: The key is no string.
@@ -117,6 +121,7 @@ class State:
         if not isinstance(key, str):
             raise TypeError(f"{notice}() takes the key as a string, not {key!r}")
         self.notices.append((notice, key))
+        self.bell.ring()
 
     def num_blocks_for(self, num_tokens: int) -> int:
         """Blocks that hold so many tokens."""

@@ -31,6 +31,7 @@ class WaitingRoom:
         self._by_key: dict[tuple[str, str], dict[str, Request]] = {}
         self._landing: dict[str, Request] = {}
         self._passed_over: dict[str, tuple[Request, Ticket]] = {}
+        self._short: dict[str, None] = {}
         self._arrivals: dict[str, Request] = {}
         self.num_parked = 0
         self.num_prompt_tokens = 0
@@ -47,6 +48,11 @@ class WaitingRoom:
         if self._aside or self._landing or self._passed_over:
             return num_waiting - len(self._aside) - len(self._landing) - len(self._passed_over)
         return num_waiting
+
+    @property
+    def num_outside(self) -> int:
+        """Requests that wait for the outside, if nothing runs: parked, or short of a resource."""
+        return self.num_parked + len(self._short)
 
     @property
     def num_landing(self) -> int:
@@ -91,9 +97,11 @@ class WaitingRoom:
         self._note(request, reason or f"parked on {key!r}")
         self.num_parked += 1
 
-    def skip(self, request: Request, key: str, reason: str) -> None:
-        """Put a queued request aside until ``release(key)``."""
+    def skip(self, request: Request, key: str, reason: str, *, is_short: bool = False) -> None:
+        """Put a queued request aside until ``release(key)``; short ones lack a resource."""
         self._put_aside(request, "release", key)
+        if is_short:
+            self._short[request.request_id] = None
         self._note(request, reason or f"skipped until {key!r}")
 
     def pass_over(self, request: Request, reason: str) -> None:
@@ -122,6 +130,7 @@ class WaitingRoom:
         waiting = self._by_key.pop((notice, key), {})
         for request_id, request in waiting.items():
             _, ticket = self._aside.pop(request_id)
+            self._short.pop(request_id, None)
             self._return(request, ticket)
         return len(waiting)
 
@@ -217,6 +226,7 @@ class WaitingRoom:
 
     def _forget_aside(self, request: Request) -> None:
         key, _ = self._aside.pop(request.request_id)
+        self._short.pop(request.request_id, None)
         parked = request.status is RequestStatus.PARKED
         self.num_parked -= parked
         place = ("notify" if parked else "release", key)

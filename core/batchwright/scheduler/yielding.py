@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from batchwright.protocols.component import overrides
 from batchwright.request import Request
 from batchwright.scheduler.departures import Departures
@@ -12,9 +14,10 @@ from batchwright.verdicts import Pause, Release
 class Yielding:
     """Carries out what a policy says in ``yield_running`` and ``displaces``.
 
-    Guards: nobody yields while nobody waits; who has yielded does not return in the same
-    step; after ``max_displacements`` a request is immune; one request displaces another
-    only if not also the other way round.
+    Guards: no request yields while none waits; one that has yielded does not return in the
+    same step; after ``max_displacements`` a request is immune; one request displaces
+    another only if not also the other way round. A request that is displaced is chosen
+    first, and gives way only once it is certain that the newcomer is admitted.
     """
 
     def __init__(self, state: State, departures: Departures) -> None:
@@ -22,8 +25,9 @@ class Yielding:
         self._departures = departures
         policy = state.components.policy
         self._yields = overrides(policy, "yield_running")
-        self._displaces = overrides(policy, "displaces")
-        self._seat_may_be_had = self._displaces
+        self.displaces = overrides(policy, "displaces")
+        self._seat_may_be_had = self.displaces
+        self.num_changes = 0
 
     def run(self) -> None:
         """Ask the policy who yields; only if something changed since it was asked."""
@@ -31,7 +35,8 @@ class Yielding:
         if not (state.has_changed and state.room.num_in_queue):
             return
         state.has_changed = False
-        self._seat_may_be_had = self._displaces
+        self.num_changes += 1
+        self._seat_may_be_had = self.displaces
         if self._yields:
             self._ask_who_yields()
 
@@ -50,34 +55,35 @@ class Yielding:
         )
         for one in named or ():
             if one.request in running:  # it may be named twice
-                self._yield(state.running[one.request.request_id], pause=isinstance(one, Pause))
+                request = state.running[one.request.request_id]
+                self.give_way(request, pause=isinstance(one, Pause))
 
-    def free_seat(self) -> bool:
-        """Whether a running request has given its seat to the head of the queue.
+    def seat_victim(self) -> Request | None:
+        """The running request that would give its seat to the head of the queue.
 
-        If none has, nobody is asked again until something changes.
+        If there is none, nothing is asked again until something changes.
         """
         head = self._state.room.head() if self._seat_may_be_had else None
-        self._seat_may_be_had = head is not None and self.displace(head, pause=True)
-        return self._seat_may_be_had
+        victim = self.victim(head) if head is not None else None
+        self._seat_may_be_had = victim is not None
+        return victim
 
-    def displace(self, head: Request, *, pause: bool) -> bool:
-        """Make the running request that the victim plugin names give way to another.
+    def victim(self, head: Request, but: Container[str] = ()) -> Request | None:
+        """The running request that the victim plugin names, if it may be displaced.
 
         Args:
-            head: Who would take its place.
-            pause: Whether its seat alone is needed, so that it can keep its blocks.
-
-        Returns:
-            Whether it gave way.
+            head: The newcomer that would take its place.
+            but: Ids of requests that were named before.
         """
-        if not self._displaces or head.request_id in self._state.draft.yielded:
-            return False
+        if not self.displaces or head.request_id in self._state.draft.yielded:
+            return None
         movable = self._movable()
+        for request_id in [name for name in movable if name in but]:
+            del movable[request_id]
         if not movable:
-            return False
+            return None
         victim = self._departures.victim_for(head, movable)
-        return self._may(head, victim) and self._yield(victim, pause=pause)
+        return victim if self._may(head, victim) else None
 
     def _movable(self) -> dict[str, Request]:
         """Running requests that may be taken out of the plan.
@@ -123,14 +129,19 @@ class Yielding:
         )
         return one_way is True and other_way is False
 
-    def _yield(self, request: Request, *, pause: bool) -> bool:
+    def give_way(self, request: Request, *, pause: bool) -> None:
+        """Make a running request yield, unless it has become immune.
+
+        Args:
+            request: The request.
+            pause: Whether it keeps its blocks.
+        """
         state = self._state
         if request.num_displacements >= state.settings.max_displacements:
-            return False
+            return
         request.num_displacements += 1
         state.draft.yielded[request.request_id] = request
         if pause:
             self._departures.pause(request)
         else:
             self._departures.preempt(request, "policy")
-        return True

@@ -19,17 +19,22 @@ class FullNeed(Gate):
     """Admits a request only if blocks for all of its known tokens are free.
 
     Known tokens are the prompt and, after a preemption, the outputs so far; blocks
-    that the prefix cache holds count as far as they are in use already. Without this
-    gate chunked prefill checks the first chunk alone, and a long prompt may begin
-    that cannot go on. The same as vLLM's ``scheduler_reserve_full_isl``.
+    that the prefix cache holds count as far as they are in use already. Blocks that
+    prompts in computation still need are not free. Without this gate chunked prefill
+    checks the first chunk alone, and a long prompt may begin that cannot go on. vLLM's
+    ``scheduler_reserve_full_isl``, which does not count what other prompts still need.
     """
 
     name = "full-need"
 
     def sized(self, request: RequestView, need: Need, hit: PrefixHit, view: StepView) -> Verdict:
-        if need.num_full_blocks <= view.num_free_blocks:
+        wanted, free = need.num_full_blocks, view.num_free_blocks
+        if wanted > free:
+            return Stop(f"needs {wanted} blocks for its known tokens, {free} are free")
+        owed = 0 if self.ctx.compat.forgets_half_prompts else view.num_owed_blocks
+        if wanted + owed <= free:
             return ADMIT
         return Stop(
-            f"needs {need.num_full_blocks} blocks for its known tokens, "
-            f"{view.num_free_blocks} are free"
+            f"needs {wanted} blocks for its known tokens, {free} are free, and prompts in "
+            f"computation still need {owed}"
         )

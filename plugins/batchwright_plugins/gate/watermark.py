@@ -32,7 +32,9 @@ class Watermark(Gate):
     """Leaves ``int(fraction * num_blocks)`` blocks free, so that decodes can grow.
 
     It counts only while something runs (requests admitted earlier in the step
-    included): an empty engine admits whatever fits. vLLM's ``watermark``.
+    included): an empty engine admits whatever fits. With ``need = "full"`` blocks that
+    prompts in computation still need are not free. vLLM's ``watermark``, which does not
+    count those.
     """
 
     name = "watermark"
@@ -44,10 +46,15 @@ class Watermark(Gate):
     def sized(self, request: RequestView, need: Need, hit: PrefixHit, view: StepView) -> Verdict:
         if not view.num_running:
             return ADMIT
-        wanted = need.num_full_blocks if self.options.need == "full" else need.num_step_blocks
-        if wanted + self.num_blocks <= view.num_free_blocks:
+        counts_all = self.options.need == "full"
+        wanted = need.num_full_blocks if counts_all else need.num_step_blocks
+        free, owed = view.num_free_blocks, 0
+        if counts_all and not self.ctx.compat.forgets_half_prompts:
+            owed = view.num_owed_blocks
+        if wanted + owed + self.num_blocks <= free:
             return ADMIT
+        others = f" and {owed} that prompts in computation still need" if owed else ""
         return Stop(
-            f"needs {wanted} blocks beside a watermark of {self.num_blocks}, "
-            f"{view.num_free_blocks} are free"
+            f"needs {wanted} blocks beside a watermark of {self.num_blocks}{others}, "
+            f"{free} are free"
         )

@@ -35,11 +35,12 @@ class Priority(SchedulingPolicy):
     as long as more urgent ones keep coming. All operations O(log n). Decides as vLLM
     V1's ``priority`` does.
 
-    With ``displaces`` an urgent request need not wait until somebody ends: the one that
-    the victim names pauses if it lacks a seat (and keeps its blocks as long as nobody else
-    lacks them), or gives up its blocks if those are what is missing, provided it is
-    strictly less urgent. ``scheduler.max_displacements`` bounds how often one request
-    yields; the victim costs O(running), in a step in which something has changed.
+    With ``displaces`` an urgent request need not wait until another one ends. If it lacks a
+    seat, the request that the victim plugin names pauses, and keeps its blocks as long as no
+    other request lacks them. If it lacks blocks, that request gives them up. It has to be
+    strictly less urgent, and the newcomer certain to be admitted then.
+    ``scheduler.max_displacements`` bounds how often one request yields. The victim costs
+    O(running), in a step in which something has changed.
     """
 
     name = "priority"

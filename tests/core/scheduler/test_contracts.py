@@ -465,8 +465,8 @@ class TestIdleMethods:
 
 
 class TestEndingByComponent:
-    def test_a_request_ends_once_the_step_is_done(self, policy_bench: Any) -> None:
-        """Ended in the middle of a step: whether it waits, runs, or has ended already."""
+    def test_a_request_that_an_alarm_ends_is_not_planned(self, policy_bench: Any) -> None:
+        """Whether it waits, runs, or has ended already."""
 
         class Judge(SchedulingPolicy):
             name = "judge"
@@ -479,7 +479,7 @@ class TestEndingByComponent:
         requests = [b.add(name, 4, length) for name, length in (("A", 1), ("B", 9), ("C", 9))]
         b.scheduler.components.policy.ctx.alarm(2.0, [request.view for request in requests])
         assert b.run(2) == [{"A": 4}, {"B": 4}]
-        assert b.run(2) == [{"B": 1}, {}]
+        assert b.run(1) == [{}]
         assert {name: finish.reason for name, finish in b.finished.items()} == {
             "A": "length",
             "B": "error",

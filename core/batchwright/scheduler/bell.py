@@ -1,0 +1,34 @@
+"""A bell: other threads ring it, the one that drives sleeps until it rings."""
+
+from __future__ import annotations
+
+import threading
+
+
+class Bell:
+    """Wakes the thread that drives a scheduler.
+
+    A snapshot holds a new one: nothing sleeps on it.
+
+    Attributes:
+        num_rings: Grows whenever it rings. Read it before looking for work, and give it to
+            ``wait``: a ring in between is not lost.
+    """
+
+    def __init__(self) -> None:
+        self.num_rings = 0
+        self._rang = threading.Event()
+
+    def __reduce__(self) -> tuple[type[Bell], tuple[()]]:
+        return Bell, ()
+
+    def ring(self) -> None:
+        """Wake who sleeps; from any thread."""
+        self.num_rings += 1
+        self._rang.set()
+
+    def wait(self, num_rings: int, seconds: float) -> None:
+        """Sleep until it has rung since ``num_rings`` was read, or for some time (seconds)."""
+        self._rang.clear()
+        if self.num_rings == num_rings:
+            self._rang.wait(seconds)

@@ -1,0 +1,198 @@
+"""Room for a newcomer: requests that could give way to it, before any of them does."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from attrs import define, evolve, field
+
+from batchwright.protocols import PrefixHit
+from batchwright.request import Request
+from batchwright.scheduler.departures import Departures
+from batchwright.scheduler.state import State
+from batchwright.scheduler.yielding import Yielding
+from batchwright.step_view import supposing
+
+
+@define(eq=False)
+class Giving:
+    """Requests that give way if a newcomer is admitted.
+
+    Args:
+        seat: The running request that gives up its seat; None if a seat is free.
+        blocks: Requests that give up their blocks, running or paused, in this order.
+
+    Attributes:
+        asked: All that were thought of, by id.
+        freed: Blocks that the pool gets back at once.
+        coming: Blocks that it gets back once a step in flight is done.
+        holds: How many hold each block, counted when it is first needed.
+    """
+
+    seat: Request | None = None
+    blocks: list[Request] = field(factory=list)
+    asked: dict[str, Request] = field(factory=dict)
+    freed: set[int] = field(factory=set)
+    coming: set[int] = field(factory=set)
+    holds: Counter[int] = field(factory=Counter)
+
+    @property
+    def num_blocks(self) -> int:
+        return len(self.freed) + len(self.coming)
+
+
+class MakingRoom:
+    """Finds out who has to give way to a newcomer, and takes them out when that is certain.
+
+    Nothing changes while it is found out: gates and limits are asked as if those that would
+    give way waited already. First the request that gives its seat gives its blocks, too, then
+    paused ones, the last first, then running ones that the victim plugin names.
+    """
+
+    def __init__(self, state: State, departures: Departures, yielding: Yielding) -> None:
+        self._state = state
+        self._departures = departures
+        self._yielding = yielding
+        self._failed: tuple[str, int, int, int] | None = None
+
+    def can_help(self, newcomer: Request) -> bool:
+        """Whether others may give blocks, and something changed since none were enough."""
+        may_give = self._state.paused or self._yielding.displaces
+        return bool(may_give) and self._failed != self._standing(newcomer)
+
+    def give_up(self, newcomer: Request) -> None:
+        """Note that all who could give way have not enough."""
+        self._failed = self._standing(newcomer)
+
+    def begin(self, seat: Request | None) -> Giving:
+        """A search: with who gives its seat, and blocks that come back by themselves."""
+        giving = Giving(seat)
+        self._count(giving)
+        return giving
+
+    def widen(self, giving: Giving, newcomer: Request) -> bool:
+        """Think of more requests, until there are more blocks; False if there are no more."""
+        before = giving.num_blocks
+        while (giver := self._next(giving, newcomer)) is not None:
+            giving.asked[giver.request_id] = giver
+            giving.blocks.append(giver)
+            self._count(giving)
+            if giving.num_blocks > before:
+                return True
+        return False
+
+    def carry_out(self, giving: Giving) -> None:
+        """Let them give way."""
+        self._prune(giving)
+        for request in giving.blocks:
+            if request.request_id in self._state.paused:
+                self._departures.reclaim(request)
+            else:
+                self._yielding.give_way(request, pause=False)
+        if giving.seat is not None and giving.seat not in giving.blocks:
+            self._yielding.give_way(giving.seat, pause=True)
+
+    @contextmanager
+    def supposed(self, giving: Giving) -> Iterator[None]:
+        """The step as it would be if they had given way, for gates, limits and grants."""
+        draft = self._state.draft
+        kept = draft.unfinished
+        leaving = {r.request_id: r for r in giving.blocks if r.request_id in self._state.running}
+        if giving.seat is not None:
+            leaving[giving.seat.request_id] = giving.seat
+        draft.unfinished = {name: r for name, r in kept.items() if name not in leaving}
+        returned = [draft.return_tokens(name) for name in leaving]
+        try:
+            with supposing(self._state.view, leaving, giving.num_blocks):
+                yield
+        finally:
+            draft.unfinished = kept
+            for name, num_tokens in zip(leaving, returned, strict=True):
+                draft.take_tokens(name, num_tokens)
+
+    def supposed_hit(self, giving: Giving, hit: PrefixHit) -> PrefixHit:
+        """What a hit would be worth then.
+
+        Blocks that a leaving request is to fill in this plan would not be computed; those
+        that come back to the pool would have to be taken from it again.
+        """
+        num_sound = self._num_sound(giving, hit)
+        if num_sound < len(hit.block_ids):
+            num_tokens = num_sound * self._state.limits.block_size
+            num_idle = min(hit.num_idle_blocks, num_sound)
+            hit = PrefixHit(num_tokens, hit.block_ids[:num_sound], num_idle)
+        if not giving.num_blocks or not hit.block_ids:
+            return hit
+        back = sum(block in giving.freed or block in giving.coming for block in hit.block_ids)
+        return evolve(hit, num_idle_blocks=hit.num_idle_blocks + back)
+
+    def is_there(self, giving: Giving, hit: PrefixHit, num_blocks: int) -> bool:
+        """Whether the blocks are there at once, and not only when a step in flight is done."""
+        later = sum(block in giving.coming for block in hit.block_ids)
+        return num_blocks - later <= self._state.kv.num_free_blocks + len(giving.freed)
+
+    def _standing(self, newcomer: Request) -> tuple[str, int, int, int]:
+        state = self._state
+        num_changes = self._yielding.num_changes
+        return newcomer.request_id, num_changes, state.kv.num_free_blocks, len(state.running)
+
+    def _next(self, giving: Giving, newcomer: Request) -> Request | None:
+        seat, asked = giving.seat, giving.asked
+        if seat is not None and seat.request_id not in asked:
+            return seat
+        for request in reversed(self._state.paused.values()):
+            if request is not newcomer and request.request_id not in asked:
+                return request
+        return self._yielding.victim(newcomer, but=asked)
+
+    def _count(self, giving: Giving) -> None:
+        """Count blocks that go back to the pool: those that no other request holds, too."""
+        fence, kv = self._state.fence, self._state.kv
+        if not (giving.blocks or fence.is_holding):
+            return
+        now: Counter[int] = Counter()
+        later: Counter[int] = Counter()
+        for request in giving.blocks:
+            is_in_flight = fence.last_flight(request) is not None
+            (later if is_in_flight else now).update(kv.block_ids(request.view))
+        for block_ids in fence.held().values():
+            later.update(block_ids)
+        holds = giving.holds = giving.holds or self._holds()
+        giving.freed = {block for block, count in now.items() if count == holds[block]}
+        whole = now + later if later else now
+        back = {block for block, count in whole.items() if count == holds[block]}
+        giving.coming = back - giving.freed
+
+    def _holds(self) -> Counter[int]:
+        """How many requests and steps in flight hold each block."""
+        state = self._state
+        holds: Counter[int] = Counter()
+        for request in (*state.running.values(), *state.paused.values()):
+            holds.update(state.kv.block_ids(request.view))
+        for block_ids in state.fence.held().values():
+            holds.update(block_ids)
+        return holds
+
+    def _prune(self, giving: Giving) -> None:
+        """Leave out those that add nothing to what the others give."""
+        for request in giving.blocks[:-1]:
+            others = [other for other in giving.blocks if other is not request]
+            fewer = Giving(blocks=others, holds=giving.holds)
+            self._count(fewer)
+            if (fewer.freed, fewer.coming) == (giving.freed, giving.coming):
+                giving.blocks = others
+
+    def _num_sound(self, giving: Giving, hit: PrefixHit) -> int:
+        """Leading blocks of a hit that are computed whoever leaves."""
+        state = self._state
+        if not hit.block_ids or state.settings.compat.keeps_victims_hashes:
+            return len(hit.block_ids)
+        doubtful: set[int] = set()
+        for request in (*giving.blocks, *([giving.seat] if giving.seat is not None else ())):
+            if request.request_id in state.draft.tokens:
+                first = request.num_computed_tokens // state.limits.block_size
+                doubtful.update(state.kv.block_ids(request.view)[first:])
+        sound = (i for i, block in enumerate(hit.block_ids) if block in doubtful)
+        return next(sound, len(hit.block_ids))
