@@ -16,7 +16,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 import attrs
 from attrs import frozen
 
-from batchwright.exceptions import ConfigError
+from batchwright.exceptions import OUTSIDE, ConfigError
 from batchwright.suggest import did_you_mean
 
 _WORDS: dict[Any, str] = {
@@ -162,7 +162,9 @@ class Structure:
         if len(self.problems) == before:
             try:
                 return cls(**arguments)
-            except Exception as error:  # validators of attrs name the option themselves
+            except OUTSIDE:
+                raise
+            except BaseException as error:  # validators of attrs name the option themselves
                 self.note(path, str((*error.args, error)[0]))
         return None
 
@@ -176,6 +178,10 @@ class Structure:
                     check(None, field, result)
                 except ValueError as error:
                     self.note(path, str(error).removeprefix(f"{field.name}: "))
+                except OUTSIDE:
+                    raise
+                except BaseException as error:
+                    self.note(path, f"its check failed: {type(error).__name__}: {error}")
         return result
 
 

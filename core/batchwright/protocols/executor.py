@@ -12,7 +12,7 @@ from attrs import field, frozen
 
 from batchwright.clock import MonotonicClock
 from batchwright.context import Context
-from batchwright.exceptions import ExecutorError
+from batchwright.exceptions import OUTSIDE, ExecutorError
 from batchwright.messages import Leap, LeapOutput, ModelOutput, SchedulerOutput
 from batchwright.phases import Phases
 from batchwright.protocols.attention import AttentionBackend
@@ -114,7 +114,9 @@ def _named(feature: str, method: str) -> Iterator[None]:
     """Name the feature whose half fails: else it would look like the executor's fault."""
     try:
         yield
-    except Exception as error:
+    except OUTSIDE:
+        raise
+    except BaseException as error:
         what = f"raised {type(error).__name__}: {error}"
         raise ExecutorError(f"feature {feature!r}: {method}() {what}") from error
 

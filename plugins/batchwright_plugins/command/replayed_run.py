@@ -15,7 +15,7 @@ from batchwright.clock import VirtualClock
 from batchwright.config import Config, Use
 from batchwright.config.loading import apply_override
 from batchwright.default_plugins import AUTO, DEFAULT_VICTIM
-from batchwright.exceptions import PluginError
+from batchwright.exceptions import ConfigError, PluginError
 from batchwright.hookspecs import hookimpl
 from batchwright.metrics import percentile
 from batchwright.plugin_manager import PluginManager
@@ -66,6 +66,7 @@ class ReplayedRun:
         overrides: ``key.path=value`` each, of the recorded configuration.
         log: The new log.
         trusts: Whether an estimator is believed that does not fit the recorded steps.
+        trusts_plugins: Whether the Python files that the log names are run.
         plugins: Modules or objects with hooks, beside those that are installed.
 
     Attributes:
@@ -91,6 +92,7 @@ class ReplayedRun:
         overrides: Sequence[str] = (),
         log: Path,
         trusts: bool = False,
+        trusts_plugins: bool = False,
         plugins: Sequence[object] = (),
     ) -> None:
         self.recording = Recording(path)
@@ -109,6 +111,8 @@ class ReplayedRun:
         self._is_overridden = bool(overrides)
         self._trusts = trusts
         self._extra = (*plugins, _Parts())
+        if not trusts_plugins:
+            self._refuse_plugins()
         self._config = self._configure(overrides, file)
 
     def run(self) -> None:
@@ -201,6 +205,25 @@ class ReplayedRun:
                 f"up to step {self.from_step} one policy decides and the other one watches, and "
                 f"that cannot be: {problem}. Leave out --from-step, and it decides alone"
             ) from error
+
+    def _refuse_plugins(self) -> None:
+        """Refuse to run Python because a log says so.
+
+        Raises:
+            ConfigError: The log's header names files of plugins.
+        """
+        section = self.recording.header["config"].get("plugins", {})
+        files = section.get("load", ()) if isinstance(section, Mapping) else section
+        if not files:
+            return
+        listed = ", ".join(map(str, files)) if isinstance(files, list) else repr(files)
+        folder = self.recording.path.parent / str(self.recording.header.get("folder", "."))
+        raise ConfigError(
+            f"the run loaded Python files, which a replay would run again: {listed} "
+            f"(from {folder}). Look at them; if you trust them, add --trust-plugins",
+            path="plugins.load",
+            source=f"the configuration in {self.recording.path}",
+        )
 
     def _configure(self, overrides: Sequence[str], file: str) -> Config:
         header = self.recording.header

@@ -22,6 +22,7 @@ __all__ = [
     "attention_line",
     "choices",
     "ends_row",
+    "faults_rows",
     "print_figures",
     "print_report",
     "served_rows",
@@ -94,6 +95,7 @@ def _rows(batch: Batch) -> Iterator[tuple[str, str]]:
     if 0 < batch.num_failed < len(batch.prompts):  # that all did is an error of the run
         yield "first failure", batch.first_detail
     yield "time", f"{batch.seconds:.1f} s"
+    yield from faults_rows(batch.engine)
     yield from served_rows(batch.engine)
 
 
@@ -101,6 +103,14 @@ def ends_row(reasons: Counter[str], total: int) -> tuple[str, str]:
     """How many of all requests ended, and how."""
     listed = ", ".join(f"{number} {reason}" for reason, number in reasons.items())
     return "requests", f"{reasons.total()} of {total}" + (f" ({listed})" if listed else "")
+
+
+def faults_rows(engine: Engine) -> Iterator[tuple[str, str]]:
+    """How often components misbehaved; nothing if none did."""
+    number = engine.scheduler.num_component_faults
+    if number:
+        where = ", ".join(f"{n} in {place}" for place, n in engine.scheduler.fault_counts.items())
+        yield "component faults", f"{number:,}" + (f" ({where})" if where else "")
 
 
 def served_rows(engine: Engine) -> Iterator[tuple[str, str]]:

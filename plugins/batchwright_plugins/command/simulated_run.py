@@ -16,11 +16,17 @@ from batchwright.exceptions import ConfigError
 from batchwright.plugin_manager import PluginManager
 from batchwright_plugins.command.arriving import Arriving
 from batchwright_plugins.command.caps import Caps
-from batchwright_plugins.command.chosen_workload import choose_workload, make_workload, pace_of
+from batchwright_plugins.command.chosen_workload import (
+    arrivals_of,
+    choose_workload,
+    make_workload,
+    pace_of,
+)
 from batchwright_plugins.command.instruments import PROGRESS, instrumented
 from batchwright_plugins.command.report import (
     choices,
     ends_row,
+    faults_rows,
     print_figures,
     served_rows,
     shadows_of,
@@ -150,7 +156,7 @@ class SimulatedRun:
     def _prepare(self, assembly: Assembly, engine: Engine) -> Simulation:
         section = self.config.simulation
         workload = make_workload(assembly)
-        arriving = Arriving(workload.arrivals(), pace=self._pace(workload), limit=self._limit)
+        arriving = Arriving(arrivals_of(workload), pace=self._pace(workload), limit=self._limit)
         chance = workload.ctx.stream("caps")
         caps = Caps(section.max_tokens, workload, chance)
         observers = {o.name: o for o in engine.scheduler.components.observers}
@@ -221,6 +227,7 @@ def _start_lines(config: Config, engine: Engine) -> Iterator[str]:
 def _rows(simulation: Simulation, oracles: list[str]) -> Iterator[tuple[str, str]]:
     yield ends_row(simulation.reasons, simulation.arriving.num_taken)
     yield "time", f"{simulation.engine.scheduler.clock.now():,.1f} s simulated"
+    yield from faults_rows(simulation.engine)
     yield from served_rows(simulation.engine)
     if oracles:
         yield "knows too much", ", ".join(oracles)
@@ -239,6 +246,7 @@ def _summary(config: Config, simulation: Simulation, oracles: list[str]) -> dict
         "simulated_s": scheduler.clock.now(),
         "requests_arrived": simulation.arriving.num_taken,
         "requests_refused": simulation.reasons["refused"],
+        "num_component_faults": scheduler.num_component_faults,
         **stats_of(simulation.engine),
         **({"shadows": shadows} if (shadows := shadows_of(simulation.engine)) else {}),
         **scheduler.components.predictor.summary(),

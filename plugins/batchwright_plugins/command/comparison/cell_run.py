@@ -17,7 +17,7 @@ from batchwright.plugin_manager import PluginManager
 from batchwright.version import VERSION
 from batchwright_plugins.command.arriving import Arriving
 from batchwright_plugins.command.caps import Caps
-from batchwright_plugins.command.chosen_workload import make_workload, pace_of
+from batchwright_plugins.command.chosen_workload import arrivals_of, make_workload, pace_of
 from batchwright_plugins.command.comparison.recorder import RECORDER, Recorder, RecorderPlugin
 from batchwright_plugins.command.defaults import with_component_defaults
 from batchwright_plugins.command.rendering import render_value
@@ -72,7 +72,7 @@ def run_cell(cell: Cell) -> dict[str, Any]:
 def _prepare(cell: Cell, plugins: PluginManager) -> tuple[Engine, Simulation]:
     assembly = Assembly(_watched(cell), plugins=plugins, clock=VirtualClock())
     workload = make_workload(assembly)
-    arriving = Arriving(workload.arrivals(), pace=pace_of(workload, cell.rate), limit=cell.limit)
+    arriving = Arriving(arrivals_of(workload), pace=pace_of(workload, cell.rate), limit=cell.limit)
     section = assembly.config.simulation
     caps = Caps(section.max_tokens, workload, workload.ctx.stream("caps"))
     engine = assembly.simulator()
