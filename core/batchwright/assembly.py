@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -37,6 +38,7 @@ from batchwright.protocols import (
 )
 from batchwright.scheduler import Components, Scheduler, SchedulerSettings
 
+_log = logging.getLogger("batchwright.config")
 _PARTS = (Gate, Control, Limit, Resource, Observer)
 
 
@@ -57,6 +59,8 @@ class Assembly:
             config.plugin_paths, config.plugins.disable
         )
         check_components(config, self.plugins)
+        for hint in config.unselected():
+            _log.warning("%s", hint)
         self.clock = clock or MonotonicClock()
         self._num_made = 0
         self._truth: Truth | None = None

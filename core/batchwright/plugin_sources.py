@@ -16,6 +16,7 @@ from importlib_metadata import distribution as installed
 
 from batchwright.exceptions import OUTSIDE, PluginError
 from batchwright.hookspecs import PROJECT
+from batchwright.neighbours import see_neighbours
 from batchwright.registration import Origin
 from batchwright.version import VERSION
 
@@ -129,6 +130,7 @@ def _load_file(name: str, path: Path) -> object:
     if spec is None or spec.loader is None:
         raise PluginError(f"{path} cannot be imported")
     module = sys.modules[name] = module_from_spec(spec)  # attrs and pickle look classes up there
+    see_neighbours(module, path.parent)
     try:
         spec.loader.exec_module(module)
     except BaseException:

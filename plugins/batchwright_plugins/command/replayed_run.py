@@ -111,8 +111,7 @@ class ReplayedRun:
         self._is_overridden = bool(overrides)
         self._trusts = trusts
         self._extra = (*plugins, _Parts())
-        if not trusts_plugins:
-            self._refuse_plugins()
+        self._trusts_plugins = trusts_plugins
         self._config = self._configure(overrides, file)
 
     def run(self) -> None:
@@ -206,17 +205,19 @@ class ReplayedRun:
                 f"that cannot be: {problem}. Leave out --from-step, and it decides alone"
             ) from error
 
-    def _refuse_plugins(self) -> None:
+    def _check_plugins(self, table: Mapping[str, Any]) -> None:
         """Refuse to run Python because a log says so.
 
+        Args:
+            table: The recorded configuration, overridden.
+
         Raises:
-            ConfigError: The log's header names files of plugins.
+            ConfigError: It loads files that the log names.
         """
-        section = self.recording.header["config"].get("plugins", {})
-        files = section.get("load", ()) if isinstance(section, Mapping) else section
-        if not files:
+        files, recorded = _files(table), _files(self.recording.header["config"])
+        listed = ", ".join(str(file) for file in files if file in recorded)
+        if not listed or self._trusts_plugins:
             return
-        listed = ", ".join(map(str, files)) if isinstance(files, list) else repr(files)
         folder = self.recording.path.parent / str(self.recording.header.get("folder", "."))
         raise ConfigError(
             f"the run loaded Python files, which a replay would run again: {listed} "
@@ -230,6 +231,7 @@ class ReplayedRun:
         table: dict[str, Any] = {**header["config"]}
         for override in overrides:
             apply_override(table, override)
+        self._check_plugins(table)
         table.setdefault("scheduler", {})
         first = table["scheduler"].get("policy", self.recording.policy)
         table["scheduler"] = {**table["scheduler"], "policy": self.policy}
@@ -276,6 +278,13 @@ class ReplayedRun:
         return PluginManager.discover(
             config.plugin_paths, config.plugins.disable, extra=self._extra
         )
+
+
+def _files(table: Mapping[str, Any]) -> list[Any]:
+    """The files of ``plugins.load``, as far as a table has any."""
+    section = table.get("plugins", {})
+    files = section.get("load", []) if isinstance(section, Mapping) else []
+    return list(files) if isinstance(files, list | tuple) else [files]
 
 
 def _error(path: Path, estimator: Estimator) -> float | None:
