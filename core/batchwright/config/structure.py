@@ -16,6 +16,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 import attrs
 from attrs import frozen
 
+from batchwright.config.locating import line_in_source
 from batchwright.exceptions import OUTSIDE, ConfigError
 from batchwright.suggest import did_you_mean
 
@@ -56,10 +57,20 @@ def raise_problems(problems: Iterable[Problem], source: str) -> None:
     """
     found = list(dict.fromkeys(problems))
     if len(found) == 1:
-        raise ConfigError(found[0].message, path=found[0].path, source=source)
+        line = line_in_source(source, found[0].path)
+        name, sign, overrides = source.partition(" -o ")
+        place = source if line is None else f"{name}:{line}{sign}{overrides}"
+        raise ConfigError(found[0].message, path=found[0].path, source=place)
     if found:
-        lines = "".join(f"\n  {problem.path}: {problem.message}" for problem in found)
+        lines = "".join(f"\n  {_placed(problem, source)}" for problem in found)
         raise ConfigError(f"{len(found)} problems:{lines}", source=source)
+
+
+def _placed(problem: Problem, source: str) -> str:
+    """A problem, with the line of its option where a file has it."""
+    line = line_in_source(source, problem.path)
+    place = problem.path if line is None else f"{problem.path} (line {line})"
+    return f"{place}: {problem.message}"
 
 
 def structure_options(component: Any, table: object, path: str, source: str = "") -> Any:
