@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -15,7 +16,8 @@ from batchwright.config.sections import DEFAULT_MAX_MODEL_LEN, DEFAULT_NUM_BLOCK
 from batchwright.context import Context, EngineLimits
 from batchwright.default_plugins import AUTO, DEFAULT_VICTIM
 from batchwright.engine import Engine
-from batchwright.exceptions import BatchwrightError, ConfigError, PluginError
+from batchwright.exceptions import OUTSIDE, BatchwrightError, ConfigError, PluginError
+from batchwright.fault_place import place_of_error
 from batchwright.hosts import check_host
 from batchwright.plugin_manager import PluginManager
 from batchwright.protocols import (
@@ -36,6 +38,7 @@ from batchwright.protocols import (
 )
 from batchwright.scheduler import Components, Scheduler, SchedulerSettings
 
+_log = logging.getLogger("batchwright.config")
 _PARTS = (Gate, Control, Limit, Resource, Observer)
 
 
@@ -56,6 +59,8 @@ class Assembly:
             config.plugin_paths, config.plugins.disable
         )
         check_components(config, self.plugins)
+        for hint in config.unselected():
+            _log.warning("%s", hint)
         self.clock = clock or MonotonicClock()
         self._num_made = 0
         self._truth: Truth | None = None
@@ -134,11 +139,13 @@ class Assembly:
     def _engine(self, executor: Executor, settings: ModelSettings, **given: Any) -> Engine:
         """Load the model and build the scheduler for it."""
         config = self.config
-        model = executor.load(settings)
+        with naming(executor, "load", OSError):
+            model = executor.load(settings)
         scheduler = self.scheduler(model, truth=executor.truth, **given)
-        executor.allocate_kv(scheduler.limits.num_blocks, scheduler.limits.block_size)
+        with naming(executor, "allocate_kv"):
+            executor.allocate_kv(scheduler.limits.num_blocks, scheduler.limits.block_size)
         for feature in scheduler.components.features:
-            with _named(feature, "executor_half"):
+            with naming(feature, "executor_half"):
                 executor.install(feature.name, feature.executor_half())
         return Engine(scheduler, executor, model, max_restarts=config.executor.max_restarts)
 
@@ -157,7 +164,9 @@ class Assembly:
         if path is None:
             return None
         executor: Executor = self.make(self.config.once("executor"), unknown)
-        return executor.inspect(self._model_settings(path, self._attention(unknown)))
+        settings = self._model_settings(path, self._attention(unknown))
+        with naming(executor, "inspect"):
+            return executor.inspect(settings)
 
     def make(
         self, use: Use, limits: EngineLimits, context: type[Context] = Context, **parts: Any
@@ -218,10 +227,11 @@ class Assembly:
             if getattr(component, "ctx", None) is not ctx:
                 raise TypeError("it does not call super().__init__(options, ctx)")
             return component
-        except BatchwrightError:
+        except (BatchwrightError, *OUTSIDE):
             raise
-        except Exception as error:
-            what = f"cannot be built: {type(error).__name__}: {error}"
+        except BaseException as error:
+            place = place_of_error(cls, error)
+            what = f"cannot be built: {type(error).__name__}: {error}{place}"
             raise PluginError(what, where=f"{label}: {cls.__name__}.__init__") from error
 
     def _components(self, limits: EngineLimits, estimator: Estimator | None) -> Components:
@@ -335,20 +345,30 @@ class Assembly:
 
 
 @contextmanager
-def _named(component: Component, method: str) -> Iterator[None]:
-    """Name the component whose method fails at start."""
+def naming(component: Component, method: str, *passed: type[BaseException]) -> Iterator[None]:
+    """Name the component whose method fails while no scheduler watches over it.
+
+    Args:
+        component: The component.
+        method: Its method.
+        passed: Exceptions that are handed on as they are.
+
+    Raises:
+        PluginError: The method raised anything else that is not announced.
+    """
     try:
         yield
-    except BatchwrightError:
-        raise
-    except Exception as error:
-        what = f"failed: {type(error).__name__}: {error}"
+    except BaseException as error:
+        if isinstance(error, (BatchwrightError, *passed, *OUTSIDE)):
+            raise
+        place = place_of_error(type(component), error)
+        what = f"failed: {type(error).__name__}: {error}{place}"
         raise PluginError(what, where=f"{component.ctx.label}: {method}()") from error
 
 
 def _contents(feature: Feature) -> list[Part]:
     """What belongs to a feature, checked."""
-    with _named(feature, "contents"):
+    with naming(feature, "contents"):
         parts = list(feature.contents())
         for part in parts:
             if not isinstance(part, Part) or not issubclass(part.component, _PARTS):

@@ -14,7 +14,13 @@ import attrs
 
 from batchwright.clock import Clock, MonotonicClock
 from batchwright.detokenizer import Detokenizer
-from batchwright.exceptions import BatchwrightError, ExecutorError, RequestRefusedError, StepError
+from batchwright.exceptions import (
+    OUTSIDE,
+    BatchwrightError,
+    ExecutorError,
+    RequestRefusedError,
+    StepError,
+)
 from batchwright.messages import (
     ModelOutput,
     RequestOutput,
@@ -375,9 +381,9 @@ class Engine:
                 if isinstance(prompt, str):
                     return self.tokenizer.encode(prompt)
                 return self.tokenizer.encode_chat(prompt)  # type: ignore[arg-type]
-            except BatchwrightError:
+            except (BatchwrightError, *OUTSIDE):
                 raise
-            except Exception as error:  # e.g. a lone surrogate; one request's fault alone
+            except BaseException as error:  # e.g. a lone surrogate; one request's fault alone
                 reason = f"its prompt cannot be tokenized: {type(error).__name__}: {error}"
                 raise RequestRefusedError(request_id, reason) from error
         return prompt  # type: ignore[return-value]
@@ -487,7 +493,9 @@ class Engine:
         try:
             answer.extend(tokens, step.logprobs.get(request_id))
             stop = answer.text.stopped_by
-        except Exception as error:  # one request's fault alone
+        except OUTSIDE:
+            raise
+        except BaseException as error:  # one request's fault alone
             _log.warning("request %r: its text cannot be made", request_id, exc_info=error)
             detail = f"its text cannot be made: {type(error).__name__}: {error}"
             answer.text = Detokenizer(None)

@@ -14,6 +14,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+OUTSIDE: Final = (KeyboardInterrupt, GeneratorExit)
+"""Exceptions that ask a program to stop; all others are faults of the code that raises them,
+``SystemExit`` too."""
+
 
 class BatchwrightError(Exception):
     """The base of all exceptions that Batchwright raises on purpose."""

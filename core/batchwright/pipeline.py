@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from batchwright.exceptions import ExecutorError
+from batchwright.exceptions import OUTSIDE, ExecutorError
 from batchwright.messages import ModelOutput, SchedulerOutput
 from batchwright.phases import FORWARD, Phases
 from batchwright.protocols import Executor
@@ -57,7 +57,7 @@ class Pipeline:
 
     def call(self, work: Callable[[], T]) -> T:
         """Do something else where plans are computed, behind those that are here."""
-        return work()
+        return _within(work)
 
     def close(self) -> None:
         """Drop all plans; one that is being computed is waited for."""
@@ -65,9 +65,24 @@ class Pipeline:
 
     def _run(self, plan: SchedulerOutput) -> ModelOutput:
         try:
-            return self._executor.run(plan)
+            return _within(lambda: self._executor.run(plan))
         finally:
             self._phases.lap(FORWARD)
+
+
+def _within(work: Callable[[], T]) -> T:
+    """Call the executor; what would end the program, as ``sys.exit`` does, is its failure.
+
+    Raises:
+        ExecutorError: It raised such an exception.
+        Exception: It raised any other.
+    """
+    try:
+        return work()
+    except (Exception, *OUTSIDE):
+        raise
+    except BaseException as error:
+        raise ExecutorError(f"raised {type(error).__name__}: {error}") from error
 
 
 class BackgroundPipeline(Pipeline):
@@ -106,7 +121,7 @@ class BackgroundPipeline(Pipeline):
         super().clear()
 
     def call(self, work: Callable[[], T]) -> T:
-        return self._thread.submit(work).result()
+        return self._thread.submit(_within, work).result()
 
     def close(self) -> None:
         self._thread.shutdown(cancel_futures=True)

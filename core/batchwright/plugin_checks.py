@@ -15,7 +15,7 @@ from batchwright.protocols.component import Component
 from batchwright.suggest import did_you_mean
 
 _NAME = re.compile(r"[a-z0-9]+(?:[-_.][a-z0-9]+)*")
-_OURS = re.compile(r"^<|importlib[/\\]__init__\.py$|batchwright[/\\]plugin_\w+\.py$")
+_OURS = re.compile(r"^<|importlib[/\\]__init__\.py$|batchwright[/\\](?:plugin_\w+|neighbours)\.py$")
 
 
 def hook_problems(plugin: object, hooks: list[str]) -> Iterator[tuple[str, str]]:

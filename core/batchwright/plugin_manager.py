@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pluggy
 
 from batchwright import hookspecs
 from batchwright.default_plugins import DEFAULT_PLUGINS
-from batchwright.exceptions import ConfigError, PluginError
+from batchwright.exceptions import OUTSIDE, ConfigError, PluginError
 from batchwright.hookspecs import HOOK_PREFIX, PROJECT
 from batchwright.offer import Offer
 from batchwright.plugin_checks import class_problem, describe_error, hook_problems
@@ -138,20 +139,31 @@ class PluginManager:
 
     def _add(self, origin: Origin, load: Callable[[], object]) -> None:
         """Import a plugin, check it, and keep what its hooks return."""
+        with self._noting(origin, "cannot be imported"):
+            try:
+                plugin = load()
+                self._register(str(origin), plugin)
+            except PluginError as error:
+                self._note(origin, error.message, where=error.where)
+            else:
+                with self._noting(origin, "cannot be read"):
+                    self._read(origin, plugin)
+
+    @contextmanager
+    def _noting(self, origin: Origin, what: str, where: str = "", name: str = "") -> Iterator[None]:
+        """Note whatever a plugin raises while it is looked at."""
         try:
-            plugin = load()
-            self._register(str(origin), plugin)
-        except PluginError as error:
-            self._note(origin, error.message, where=error.where)
-        except (Exception, SystemExit) as error:
-            self._note(origin, f"cannot be imported: {describe_error(error)}")
-        else:
-            self._read(origin, plugin)
+            yield
+        except OUTSIDE:
+            raise
+        except BaseException as error:
+            self._note(origin, f"{what}: {describe_error(error)}", where=where, name=name)
 
     def _register(self, name: str, plugin: object) -> None:
         api = getattr(plugin, "batchwright_api", PLUGIN_API_VERSIONS[-1])
-        if api not in PLUGIN_API_VERSIONS:
-            ours = ", ".join(map(repr, PLUGIN_API_VERSIONS))
+        is_known = str(api) in PLUGIN_API_VERSIONS and type(api) in (int, str)
+        if not is_known:
+            ours = ", ".join(PLUGIN_API_VERSIONS)
             message = f"asks for plugin API {api!r}; this Batchwright has {ours}"
             raise PluginError(f"{message}: install matching versions", where="batchwright_api")
         try:
@@ -175,7 +187,9 @@ class PluginManager:
         """Call one implementation of a hook; keep what is sound, note what is not."""
         try:
             offered = list(function())
-        except (Exception, SystemExit) as error:
+        except OUTSIDE:
+            raise
+        except BaseException as error:
             offered = []
             message = f"failed: {describe_error(error)}; expected a list of classes"
             self._note(origin, message, where=hook)
@@ -186,18 +200,14 @@ class PluginManager:
                 if origin.explicit:  # whoever asked for the plugin wants to hear of its faults
                     self._import(kind, found.name)
             else:
-                self._take(origin, kind, found)
+                with self._noting(origin, "cannot be checked", hook):
+                    self._take(origin, kind, found)
 
     def _import(self, kind: str, name: str) -> None:
         """Import what is offered under a name by its place."""
         for origin, offer in self._to_import.pop((kind, name), ()):
-            try:
-                cls = offer.load()
-            except (Exception, SystemExit) as error:
-                message = f"cannot be imported: {describe_error(error)}"
-                self._note(origin, message, where=HOOK_PREFIX + kind, name=name)
-            else:
-                self._take(origin, kind, cls)
+            with self._noting(origin, "cannot be imported", HOOK_PREFIX + kind, name):
+                self._take(origin, kind, offer.load())
 
     def _take(self, origin: Origin, kind: str, cls: Any) -> None:
         """Keep a class if it is sound, or note what is not."""

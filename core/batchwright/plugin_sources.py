@@ -9,11 +9,14 @@ from hashlib import blake2b
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from typing import Any
 
-from importlib_metadata import entry_points
+from importlib_metadata import EntryPoint, distributions
+from importlib_metadata import distribution as installed
 
-from batchwright.exceptions import PluginError
+from batchwright.exceptions import OUTSIDE, PluginError
 from batchwright.hookspecs import PROJECT
+from batchwright.neighbours import see_neighbours
 from batchwright.registration import Origin
 from batchwright.version import VERSION
 
@@ -48,11 +51,69 @@ def find_sources(
 
 
 def _entry_points() -> Iterator[Source]:
-    found = [(getattr(p.dist, "name", ""), p.name, p) for p in entry_points(group=PROJECT)]
-    for distribution, name, point in sorted(found, key=lambda entry: entry[:2]):
-        version = getattr(point.dist, "version", "")
-        origin = Origin(plugin=name, module=point.value, distribution=distribution, version=version)
+    """Entry points by distribution and name; then distributions whose metadata is broken."""
+    found: list[tuple[str, str, EntryPoint, str]] = []
+    broken: list[Source] = []
+    seen: set[str] = set()
+    for distribution in distributions():
+        try:
+            if not _announces(distribution):
+                continue
+            name, version, points = _read(distribution)
+        except OUTSIDE:
+            raise
+        except BaseException as error:
+            broken.append(_broken(distribution, error))
+            continue
+        if name not in seen and _is_first(distribution, name):
+            found += [(name, point.name, point, version) for point in points]
+        seen.add(name)
+    for name, plugin, point, version in sorted(found, key=lambda entry: entry[:2]):
+        origin = Origin(plugin=plugin, module=point.value, distribution=name, version=version)
         yield origin, point.load
+    yield from broken
+
+
+def _announces(distribution: Any) -> bool:
+    """Whether a distribution has entry points of ours, as far as its text can be read."""
+    try:
+        text = distribution.read_text("entry_points.txt") or ""
+    except UnicodeDecodeError as error:
+        return f"[{PROJECT}]".encode() in error.object
+    return f"[{PROJECT}]" in text
+
+
+def _read(distribution: Any) -> tuple[str, str, list[EntryPoint]]:
+    """Name, version and entry points of ours.
+
+    Raises:
+        Exception: Something about its metadata is broken.
+    """
+    points = list(distribution.entry_points.select(group=PROJECT))
+    name: str | None = distribution.metadata.get("Name")
+    if not name:
+        raise ValueError("METADATA has no Name")
+    return name, str(distribution.metadata.get("Version", "")), points
+
+
+def _is_first(distribution: Any, name: str) -> bool:
+    """Whether no other installation of it comes earlier on ``sys.path``."""
+    first = installed(name)
+    return str(first.locate_file("")) == str(distribution.locate_file(""))
+
+
+def _broken(distribution: Any, error: BaseException) -> Source:
+    """A source whose import says what is wrong with its metadata."""
+    folder = Path(str(getattr(distribution, "_path", distribution.locate_file(""))))
+    stem = folder.name.removesuffix(".dist-info").removesuffix(".egg-info")
+    name, _, version = stem.partition("-")
+    what = f"its metadata cannot be read: {type(error).__name__}: {error}"
+
+    def fail() -> object:
+        raise PluginError(f"{what}; install it anew, or delete that folder") from error
+
+    origin = Origin(plugin=name, module=stem, distribution=name, version=version, path=folder)
+    return origin, fail
 
 
 def _identity(plugin: object) -> object:
@@ -69,6 +130,7 @@ def _load_file(name: str, path: Path) -> object:
     if spec is None or spec.loader is None:
         raise PluginError(f"{path} cannot be imported")
     module = sys.modules[name] = module_from_spec(spec)  # attrs and pickle look classes up there
+    see_neighbours(module, path.parent)
     try:
         spec.loader.exec_module(module)
     except BaseException:

@@ -11,7 +11,7 @@ import pickle
 from typing import TYPE_CHECKING, Any
 
 from batchwright.clock import Clock, MonotonicClock, VirtualClock
-from batchwright.exceptions import BatchwrightError
+from batchwright.exceptions import OUTSIDE, BatchwrightError
 from batchwright.protocols import Component, Observer
 
 if TYPE_CHECKING:
@@ -53,7 +53,9 @@ def take(scheduler: Scheduler) -> bytes:
     pickler = _Pickler(file)
     try:
         pickler.dump(scheduler)
-    except Exception as error:
+    except OUTSIDE:
+        raise
+    except BaseException as error:
         who = pickler.last.ctx.label if pickler.last is not None else "the scheduler"
         raise BatchwrightError(
             f"{who} holds something that no snapshot can: {type(error).__name__}: {error}"

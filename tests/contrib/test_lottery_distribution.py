@@ -111,4 +111,4 @@ def test_command_of_the_engine_says_what_is_missing(environment: Path, tmp_path:
     )
     assert done.returncode != 0
     assert "Traceback" not in done.stderr
-    assert "pip install 'batchwright[engine]'" in done.stderr
+    assert "pip install -e '.[engine]' (in a checkout of Batchwright)" in done.stderr

@@ -7,6 +7,7 @@ nothing overlapped, gives up after a minute and fails.
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable
@@ -335,18 +336,34 @@ def test_close_waits_for_the_step_at_hand(monkeypatch: pytest.MonkeyPatch) -> No
     assert not stage.executor.threads & {t.ident for t in threading.enumerate()}
 
 
-def test_exit_asked_for_by_the_executor_is_no_failure_of_a_step() -> None:
-    """It goes to whoever steps, each time, and nothing is computed behind it."""
+def test_exit_of_an_executor_is_a_failure_of_its_step(caplog: pytest.LogCaptureFixture) -> None:
+    """A plugin does not end the program: the executor is restarted, and answers."""
+    failed: list[int] = []
+
+    def before(step: int) -> None:
+        if step == 1 and not failed:
+            failed.append(step)
+            sys.exit(0)
+
+    stage = Stage(before=before, max_restarts=3)
+    (answer,) = stage.engine.generate([PROMPTS[0]], EIGHT)
+    assert len(answer.token_ids) == 8
+    assert "failed in step 1 (ExecutorError: raised SystemExit: 0)" in caplog.text
+    stage.engine.close()
+
+
+def test_interrupt_of_a_step_is_no_failure_of_it() -> None:
+    """It goes to the caller of each step, and nothing is computed behind it."""
 
     def before(step: int) -> None:
         if step == 1:
-            raise SystemExit(7)
+            raise KeyboardInterrupt("7")
 
     stage = Stage(before=before, max_restarts=3)
     stage.engine.add(PROMPTS[0], EIGHT)
     stage.engine.step()
     for _ in range(2):
-        with pytest.raises(SystemExit, match="7"):
+        with pytest.raises(KeyboardInterrupt, match="7"):
             stage.engine.step()
     assert stage.begun() == [0, 1]
     assert "restart" not in stage.events.log

@@ -535,3 +535,98 @@ def test_path_that_is_no_python_file_is_refused(tmp_path, name, expected):
 def test_broken_object_always_stops_the_start():
     with pytest.raises(PluginError, match="plugin 'SimpleNamespace-0': has no hooks"):
         PluginManager.discover(defaults=(), extra=[SimpleNamespace()])
+
+
+# Distributions whose metadata is broken
+
+METADATA = b"Metadata-Version: 2.1\nName: bw-broken\nVersion: 1.0\n"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "entry_points", "reason"),
+    [
+        (None, b"[batchwright]\nbad = bw_bad\n", "metadata"),
+        (b"Metadata-Version: 2.1\nVersion: 1.0\n", b"[batchwright]\nbad = bw_bad\n", "no Name"),
+        (METADATA, b"[batchwright]\nbad bw_bad\n", "Error"),
+        (METADATA, b"[batchwright]\nbad = \xff\xfe\x00\n", "UnicodeDecodeError"),
+    ],
+    ids=["no METADATA", "no Name", "no sign", "no text"],
+)
+def test_broken_metadata_is_listed_with_its_folder_and_stops_nothing_else(
+    metadata, entry_points, reason, install_distribution, tmp_path, monkeypatch
+):
+    install_distribution("bw-good", entry_points={"good": "bw_good"}, bw_good=policy_source())
+    folder = tmp_path / "site" / "bw_broken-1.0.dist-info"
+    folder.mkdir(parents=True)
+    for name, data in (("METADATA", metadata), ("entry_points.txt", entry_points)):
+        if data is not None:
+            (folder / name).write_bytes(data)
+    monkeypatch.syspath_prepend(folder.parent)
+
+    manager = inspect()
+
+    (fault,) = manager.broken
+    assert (fault.plugin, fault.path) == ("bw_broken", folder)
+    assert "its metadata cannot be read" in fault.message
+    assert reason in fault.message
+    assert manager.find("policy", "shortest").distribution == "bw-good"
+    assert inspect(disable=["bw-broken"]).broken == []
+
+
+def test_broken_metadata_of_others_is_none_of_our_business(tmp_path, monkeypatch):
+    folder = tmp_path / "other-1.0.dist-info"
+    folder.mkdir()
+    (folder / "entry_points.txt").write_bytes(b"[console_scripts]\nother \xff\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    assert inspect().broken == []
+
+
+def test_distribution_that_is_installed_twice_is_found_once(install_distribution):
+    for version, name in (("1.0", "old"), ("2.0", "new")):
+        source = {f"bw_{name}": policy_source(name)}
+        install_distribution("bw-twice", version, entry_points={"x": f"bw_{name}"}, **source)
+
+    manager = inspect()
+
+    assert manager.names("policy") == ["new"]
+    assert manager.broken == []
+
+
+# Plugins that would end the program
+
+EXITS = {
+    "import": "raise {error}",
+    "hook": "{hookimpl}\ndef batchwright_register_policy():\n    raise {error}",
+    "listing": "{hookimpl}\ndef batchwright_register_policy():\n    yield 1\n    raise {error}",
+    "getattr": "def __getattr__(name):\n    raise {error}",
+}
+
+
+@pytest.mark.parametrize("where", EXITS)
+@pytest.mark.parametrize("error", ["SystemExit(0)", "Stop('no')"])
+def test_exit_of_a_plugin_is_its_fault(where, error, plugin_file):
+    begin = "from batchwright import hookimpl\nclass Stop(BaseException): ...\n"
+    path = plugin_file(begin + EXITS[where].format(error=error, hookimpl="@hookimpl"))
+
+    assert error.partition("(")[0] in only_fault(inspect(load=[path]))
+
+
+def test_interrupt_is_no_fault_of_a_plugin(plugin_file):
+    with pytest.raises(KeyboardInterrupt):
+        inspect(load=[plugin_file("raise KeyboardInterrupt")])
+
+
+@pytest.mark.parametrize("api", ["1", "'1'"])
+def test_plugin_api_is_a_number_or_a_text(api, plugin_file):
+    path = plugin_file(f"batchwright_api = {api}\n" + dedent(policy_source()))
+
+    assert PluginManager.discover([path], defaults=()).names("policy") == ["shortest"]
+
+
+@pytest.mark.parametrize("api", ["2", "1.0", "True", "'01'", "None"])
+def test_plugin_api_that_is_not_ours_is_refused(api, plugin_file):
+    path = plugin_file(f"batchwright_api = {api}\n" + dedent(policy_source()))
+
+    expected = f"asks for plugin API {api}; this Batchwright has 1: install matching versions"
+    assert expected in only_fault(inspect(load=[path]))

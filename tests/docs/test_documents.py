@@ -263,7 +263,7 @@ def test_paths_of_the_repository_exist(document: Path) -> None:
 def test_the_plugin_api_that_a_page_names_is_supported() -> None:
     page = (ROOT / "docs/how-to/publish-a-plugin.md").read_text(encoding="utf-8")
     (value,) = re.findall(r"`batchwright_api = (.*?)`", page)
-    assert ast.literal_eval(value) in PLUGIN_API_VERSIONS
+    assert str(ast.literal_eval(value)) in PLUGIN_API_VERSIONS
 
 
 def test_cost_of_a_step_is_quoted_as_it_was_measured() -> None:

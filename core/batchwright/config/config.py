@@ -159,6 +159,18 @@ class Config:
             return self.once("estimator")
         return self.named("estimator", self.simulation.estimator, "simulation.estimator")
 
+    def unselected(self) -> Iterator[str]:
+        """Say which tables of options belong to components that nothing names."""
+        named = {value for use in self.uses() for value in use.options.values() if _is_text(value)}
+        for kind, option in SELECTORS.items():
+            chosen = self.once(kind).name
+            for name in self.options.get(kind, ()):
+                if name not in named and name not in (chosen, self.truth.name) and chosen != AUTO:
+                    yield (
+                        f"[{kind}.{name}] has no effect: {option} = {chosen!r}; to select it, "
+                        f"set {option} = {name!r}"
+                    )
+
     def uses(self) -> Iterator[Use]:
         """Every component that is selected or has a table of options."""
         for kind in SELECTORS:
@@ -178,6 +190,10 @@ SECTIONS: Final[Mapping[str, type[Any]]] = {
     for field in attrs.fields(attrs.resolve_types(Config))
     if field.type is not None and attrs.has(field.type)
 }
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
 
 
 def _given(value: Any) -> Any:

@@ -51,9 +51,9 @@ def apply_override(table: dict[str, Any], override: str) -> None:
 
     Args:
         table: What the TOML file holds; changed in place.
-        override: ``key.path=value``, e.g. ``scheduler.policy=fair`` or
-            ``gate[0].fraction=0.1``. The value is TOML; what is not is a string. The
-            index after the last one of a list appends.
+        override: ``key.path=value``, e.g. ``scheduler.policy=fair``,
+            ``gate[0].fraction=0.1`` or ``gate.0.fraction=0.1``. The value is TOML; what is
+            not is a string. The index after the last one of a list appends.
 
     Raises:
         ConfigError: It has another form, or leads through something that is no table.
@@ -63,10 +63,14 @@ def apply_override(table: dict[str, Any], override: str) -> None:
     if not sign or not _PATH.fullmatch(key):
         raise ConfigError("expected key.path=value, or list[0].key=value", source=source)
     steps: list[str | int] = [name or int(index) for name, index in _STEP.findall(key)]
+    if steps[0] in LIST_KINDS and len(steps) > 1 and str(steps[1]).isdecimal():
+        steps[1] = int(steps[1])
     if steps[0] in LIST_KINDS and steps[0] not in table:
         table[steps[0]] = [{"use": use.name} for use in getattr(Config(), steps[0])]
     holder: Any = table
     for step, following in zip(steps, [*steps[1:], None], strict=True):
+        if isinstance(holder, list) and str(step).isdecimal():
+            step = int(step)
         container: type[Any] = list if isinstance(step, int) else dict
         if not isinstance(holder, container):
             raise ConfigError(f"{holder!r} has no place for {step!r}", path=key, source=source)

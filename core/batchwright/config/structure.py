@@ -16,7 +16,8 @@ from typing import Any, Literal, Union, get_args, get_origin
 import attrs
 from attrs import frozen
 
-from batchwright.exceptions import ConfigError
+from batchwright.config.locating import line_in_source
+from batchwright.exceptions import OUTSIDE, ConfigError
 from batchwright.suggest import did_you_mean
 
 _WORDS: dict[Any, str] = {
@@ -56,10 +57,20 @@ def raise_problems(problems: Iterable[Problem], source: str) -> None:
     """
     found = list(dict.fromkeys(problems))
     if len(found) == 1:
-        raise ConfigError(found[0].message, path=found[0].path, source=source)
+        line = line_in_source(source, found[0].path)
+        name, sign, overrides = source.partition(" -o ")
+        place = source if line is None else f"{name}:{line}{sign}{overrides}"
+        raise ConfigError(found[0].message, path=found[0].path, source=place)
     if found:
-        lines = "".join(f"\n  {problem.path}: {problem.message}" for problem in found)
+        lines = "".join(f"\n  {_placed(problem, source)}" for problem in found)
         raise ConfigError(f"{len(found)} problems:{lines}", source=source)
+
+
+def _placed(problem: Problem, source: str) -> str:
+    """A problem, with the line of its option where a file has it."""
+    line = line_in_source(source, problem.path)
+    place = problem.path if line is None else f"{problem.path} (line {line})"
+    return f"{place}: {problem.message}"
 
 
 def structure_options(component: Any, table: object, path: str, source: str = "") -> Any:
@@ -162,7 +173,9 @@ class Structure:
         if len(self.problems) == before:
             try:
                 return cls(**arguments)
-            except Exception as error:  # validators of attrs name the option themselves
+            except OUTSIDE:
+                raise
+            except BaseException as error:  # validators of attrs name the option themselves
                 self.note(path, str((*error.args, error)[0]))
         return None
 
@@ -176,6 +189,10 @@ class Structure:
                     check(None, field, result)
                 except ValueError as error:
                     self.note(path, str(error).removeprefix(f"{field.name}: "))
+                except OUTSIDE:
+                    raise
+                except BaseException as error:
+                    self.note(path, f"its check failed: {type(error).__name__}: {error}")
         return result
 
 

@@ -12,7 +12,7 @@ from attrs import field, frozen
 
 from batchwright.clock import MonotonicClock
 from batchwright.context import Context
-from batchwright.exceptions import ExecutorError, InvariantError
+from batchwright.exceptions import OUTSIDE, ExecutorError, InvariantError
 from batchwright.messages import Leap, LeapOutput, ModelOutput, NewRequestData, SchedulerOutput
 from batchwright.phases import Phases
 from batchwright.protocols.attention import AttentionBackend
@@ -120,7 +120,9 @@ def _named(feature: str, method: str) -> Iterator[None]:
     """Name the feature whose half fails: else it would look like the executor's fault."""
     try:
         yield
-    except Exception as error:
+    except OUTSIDE:
+        raise
+    except BaseException as error:
         what = f"raised {type(error).__name__}: {error}"
         raise ExecutorError(f"feature {feature!r}: {method}() {what}") from error
 
@@ -231,9 +233,9 @@ class Executor(Component):
             self._untaken.pop(request.req_id, None)
             try:
                 self.add_request(request)
-            except InvariantError:
+            except (InvariantError, *OUTSIDE):
                 raise
-            except Exception as error:
+            except BaseException as error:
                 what = f"{type(error).__name__}: {error}"
                 self._untaken[request.req_id] = f"{self.ctx.label} could not take it up: {what}"
                 self.remove_request(request.req_id)

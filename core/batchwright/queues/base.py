@@ -98,7 +98,7 @@ class WaitingQueue(ABC):
             ticket = self.remove(request)
             try:
                 self.insert(request, ticket.order)
-            except Exception:
+            except BaseException:
                 self.restore(request, ticket)
                 raise
 

@@ -7,11 +7,11 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from batchwright.exceptions import InvariantError
+from batchwright.exceptions import OUTSIDE, InvariantError
 from batchwright.protocols import Component, Observer
 from batchwright.protocols.component import overrides
 from batchwright.scheduler.components import Components
-from batchwright.scheduler.faults import Faults, RunEndedError, raised
+from batchwright.scheduler.faults import Faults, RunEndedError, raised, traceback_of
 
 _log = logging.getLogger("batchwright.faults")
 
@@ -51,9 +51,9 @@ class Announcer:
                     faults.call(component, event, arguments, method)
                 else:
                     method(*arguments)
-            except (InvariantError, RunEndedError):
+            except (InvariantError, RunEndedError, *OUTSIDE):
                 raise
-            except Exception as error:
+            except BaseException as error:
                 self._failed(component, event, error)
             else:
                 if faults.in_row:
@@ -72,23 +72,26 @@ class Announcer:
                 if not isinstance(said, Mapping):
                     raise TypeError(f"summary() returned {said!r}, expected a dict")
                 said = json.loads(json.dumps(said))
-            except Exception as error:
+            except OUTSIDE:
+                raise
+            except BaseException as error:
                 self._failed(observer, "summary", error)
                 continue
             if said:
                 found[_free(observer.name, found)] = said
         return found
 
-    def _failed(self, component: Component, event: str, error: Exception) -> None:
-        what = raised(error)
+    def _failed(self, component: Component, event: str, error: BaseException) -> None:
+        what = raised(error, component, event)
         if not isinstance(component, Observer):
-            self._faults.strike(component, event, what)
+            self._faults.strike(component, event, what, error)
             return
         for heard, pairs in self._subscribers.items():
             self._subscribers[heard] = tuple(p for p in pairs if p[0] is not component)
         self._observers = [observer for observer in self._observers if observer is not component]
         where = self._faults.count(component, event)
-        _log.warning("%s %s; it is disabled for the rest of the run", where, what)
+        message = "%s %s; it is disabled for the rest of the run"
+        _log.warning(message, where, what, exc_info=traceback_of(error))
 
 
 def _free(name: str, taken: Mapping[str, Any]) -> str:

@@ -12,7 +12,8 @@ from traceback import walk_tb
 from typing import Any
 
 from batchwright.clock import Clock
-from batchwright.exceptions import BatchwrightError, PluginError
+from batchwright.exceptions import OUTSIDE, BatchwrightError, PluginError
+from batchwright.fault_place import place_of_answer, place_of_error
 from batchwright.protocols import Component
 from batchwright.request import Request
 
@@ -27,13 +28,14 @@ def set_up(component: Component) -> None:
     """
     try:
         component.setup()
-    except BatchwrightError:
+    except (BatchwrightError, *OUTSIDE):
         raise
-    except Exception as error:
-        raise PluginError(raised(error), where=f"{component.ctx.label}: setup()") from error
+    except BaseException as error:
+        what = raised(error, component, "setup")
+        raise PluginError(what, where=f"{component.ctx.label}: setup()") from error
 
 
-def blame(error: Exception, components: Iterable[Component]) -> None:
+def blame(error: BaseException, components: Iterable[Component]) -> None:
     """Name the component in whose code an exception arose that nobody caught.
 
     That of a KV manager or of a queue: what they hold is unknown now, so the run ends.
@@ -41,7 +43,7 @@ def blame(error: Exception, components: Iterable[Component]) -> None:
     Raises:
         PluginError: It is a component's; not if it is announced, or nobody's.
     """
-    if isinstance(error, BatchwrightError):
+    if isinstance(error, (BatchwrightError, *OUTSIDE)):
         return
     owners: dict[int, Component] = {}
     for component in components:
@@ -50,7 +52,7 @@ def blame(error: Exception, components: Iterable[Component]) -> None:
         owner = owners.get(id(frame.f_locals.get("self")))
         if owner is not None:
             raise PluginError(
-                f"{raised(error)}; what it holds is unknown now",
+                f"{raised(error, owner, frame.f_code.co_name)}; what it holds is unknown now",
                 where=f"{owner.ctx.label}: {frame.f_code.co_name}()",
             ) from error
 
@@ -80,6 +82,7 @@ class Faults:
         in_row: Those of each method since it worked last, by path and name; ``clear`` ends
             a row.
         times_calls: Whether calls are timed.
+        num_about_requests: Faults that belonged to a request each.
         slowest: Seconds that the slowest call took, of those that were slow.
     """
 
@@ -90,6 +93,7 @@ class Faults:
         self._clock = clock
         self.in_row: dict[tuple[str, str], int] = {}
         self.counts: dict[str, int] = {}
+        self.num_about_requests = 0
         self.slowest: dict[str, float] = {}
 
     def ask(
@@ -123,13 +127,14 @@ class Faults:
                 answer = self.call(component, method, arguments, call)
             else:
                 answer = (call or getattr(component, method))(*arguments)
-        except RunEndedError:
+        except (RunEndedError, *OUTSIDE):
             raise
-        except Exception as error:
-            self.strike(component, method, raised(error))
+        except BaseException as error:
+            self.strike(component, method, raised(error, component, method), error)
             return None
         if check is not None and not _passes(check, answer):
-            self.strike(component, method, f"returned {_shown(answer)}, expected {expected}")
+            what = f"returned {_shown(answer)}, expected {expected}"
+            self.strike(component, method, what + place_of_answer(component, method))
             return None
         if self.in_row:
             self.clear(component, method)
@@ -155,13 +160,22 @@ class Faults:
                 answer = self.call(component, method, (request.view, *arguments), call)
             else:
                 answer = (call or getattr(component, method))(request.view, *arguments)
-        except RunEndedError:
+        except (RunEndedError, *OUTSIDE):
             raise
-        except Exception as error:
-            raise RequestFault(component, method, raised(error)) from error
+        except BaseException as error:
+            fault = self.about_request(component, method, raised(error, component, method))
+            if _log.isEnabledFor(logging.DEBUG):
+                _log.warning("%s", fault.detail, exc_info=error)
+            raise fault from error
         if check is not None and not _passes(check, answer):
-            raise RequestFault(component, method, f"returned {_shown(answer)}, expected {expected}")
+            what = f"returned {_shown(answer)}, expected {expected}"
+            raise self.about_request(component, method, what + place_of_answer(component, method))
         return answer
+
+    def about_request(self, component: Component, method: str, what: str) -> RequestFault:
+        """Count a fault that belongs to a request, and make its exception."""
+        self.num_about_requests += 1
+        return RequestFault(component, method, what)
 
     def call(
         self,
@@ -192,7 +206,9 @@ class Faults:
         self.counts[where] = self.counts.get(where, 0) + 1
         return where
 
-    def strike(self, component: Component, method: str, what: str) -> None:
+    def strike(
+        self, component: Component, method: str, what: str, error: BaseException | None = None
+    ) -> None:
         """Count a fault that makes a step fall back.
 
         Raises:
@@ -201,12 +217,13 @@ class Faults:
         where = self.count(component, method)
         place = (component.ctx.path, method)
         self.in_row[place] = strikes = self.in_row.get(place, 0) + 1
-        _log.warning("%s %s (fault %d in a row)", where, what, strikes)
+        message = "%s %s (fault %d in a row)"
+        _log.warning(message, where, what, strikes, exc_info=traceback_of(error))
         if strikes >= self._max_in_row:
             raise RunEndedError(
                 f"{what}; {strikes} faults in a row end the run (scheduler.max_component_faults)",
                 where=where,
-            )
+            ) from error
 
     def clear(self, component: Component, method: str) -> None:
         """Note that a method worked."""
@@ -233,19 +250,29 @@ def demand(sound: bool, component: Component, method: str, answer: object, expec
     """
     if not sound:
         what = f"returned {_shown(answer)}, expected {expected}"
+        what += place_of_answer(component, method)
         raise PluginError(what, where=f"{component.ctx.label}: {method}()")
 
 
-def raised(error: Exception) -> str:
-    """What a component raised, for a message."""
-    return f"raised {type(error).__name__}: {_shown(error, str)}"
+def raised(error: BaseException, component: Component, method: str) -> str:
+    """Say what a component's method raised, or what came of its answer, and at which line."""
+    said = ": ".join(part for part in (type(error).__name__, _shown(error, str)) if part)
+    place = place_of_error(type(component), error) or place_of_answer(component, method)
+    return f"raised {said}{place}"
+
+
+def traceback_of(error: BaseException | None) -> BaseException | None:
+    """What a log record shows the traceback of: an exception, if the level is DEBUG."""
+    return error if _log.isEnabledFor(logging.DEBUG) else None
 
 
 def _shown(value: object, form: Callable[[Any], str] = repr) -> str:
     """A plugin's object in words; its own words for it may fail as well."""
     try:
         return form(value)
-    except Exception:
+    except OUTSIDE:
+        raise
+    except BaseException:
         return f"<{type(value).__name__}>"
 
 
@@ -253,5 +280,7 @@ def _passes(check: Callable[[Any], bool], answer: object) -> bool:
     """Whether an answer passes a check; one that the check cannot even look at does not."""
     try:
         return check(answer)
-    except Exception:
+    except OUTSIDE:
+        raise
+    except BaseException:
         return False

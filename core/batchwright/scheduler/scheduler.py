@@ -12,7 +12,7 @@ from typing import Any
 from batchwright import snapshot
 from batchwright.clock import Clock
 from batchwright.context import EngineLimits
-from batchwright.exceptions import StepError
+from batchwright.exceptions import OUTSIDE, StepError
 from batchwright.messages import Leap, LeapOutput, ModelOutput, SchedulerOutput, StepOutputs
 from batchwright.protocols import KVManager
 from batchwright.protocols.component import overrides
@@ -20,7 +20,7 @@ from batchwright.request import Finish, Request, RequestStatus
 from batchwright.scheduler.bell import Bell
 from batchwright.scheduler.components import Components
 from batchwright.scheduler.departures import Departures
-from batchwright.scheduler.faults import blame, raised, set_up
+from batchwright.scheduler.faults import blame, raised, set_up, traceback_of
 from batchwright.scheduler.intake import Intake
 from batchwright.scheduler.leap import Leaps
 from batchwright.scheduler.opening import Opening
@@ -146,7 +146,7 @@ class Scheduler:
             self._guard.after_step(plan)
             if self._tells_steps:
                 state.announcer.tell("on_step", StepRecord(plan, state.draft, state))
-        except Exception as error:
+        except BaseException as error:
             blame(error, state.components)
             raise
         finally:
@@ -180,7 +180,7 @@ class Scheduler:
                     state.call_back(feature, "hear", output.extras[feature.name])
             if self._tells_outputs:
                 state.announcer.tell("on_outputs", outputs)
-        except Exception as error:
+        except BaseException as error:
             blame(error, state.components)
             raise
         finally:
@@ -213,7 +213,7 @@ class Scheduler:
         self._begin("commit_leap()")
         try:
             return self._leaps.commit(leap, output)
-        except Exception as error:
+        except BaseException as error:
             blame(error, self._state.components)
             raise
         finally:
@@ -247,7 +247,7 @@ class Scheduler:
         self._begin("add_request()")
         try:
             self._intake.add(request)
-        except Exception as error:
+        except BaseException as error:
             blame(error, self._state.components)
             raise
         finally:
@@ -336,9 +336,12 @@ class Scheduler:
         for component in self._state.components:
             try:
                 component.close()
-            except Exception as error:
+            except OUTSIDE:
+                raise
+            except BaseException as error:
                 where = self._state.faults.count(component, "close")
-                _log.error("%s %s", where, raised(error))
+                what = raised(error, component, "close")
+                _log.error("%s %s", where, what, exc_info=traceback_of(error))
 
     # -- What can be read --------------------------------------------------------
 
@@ -414,6 +417,12 @@ class Scheduler:
         return dict(self._state.faults.counts)
 
     @property
+    def num_component_faults(self) -> int:
+        """Faults of components, those that belonged to a request included."""
+        faults = self._state.faults
+        return faults.num_about_requests + sum(faults.counts.values())
+
+    @property
     def estimator_was_asked(self) -> bool:
         """Whether a component has asked ``ctx.estimator``."""
         return self._state.estimator_was_asked
@@ -470,7 +479,7 @@ class Scheduler:
                 yield
             finally:
                 self._end()
-        except Exception as error:
+        except BaseException as error:
             blame(error, self._state.components)
             raise
 

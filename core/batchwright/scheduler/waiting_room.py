@@ -9,7 +9,7 @@ from batchwright.protocols import SchedulingPolicy
 from batchwright.queues import Ticket, WaitingQueue
 from batchwright.request import Request, RequestStatus
 from batchwright.request_view import RequestView
-from batchwright.scheduler.faults import Faults, RequestFault
+from batchwright.scheduler.faults import Faults
 
 
 class WaitingRoom:
@@ -209,7 +209,7 @@ class WaitingRoom:
 
         if not self._faults.ask_about(request, self._policy, method, call=queue):
             # It would wait for ever, and nobody would know.
-            raise RequestFault(self._policy, method, "did not queue the request")
+            raise self._faults.about_request(self._policy, method, "did not queue the request")
 
     def _put_aside(self, request: Request, notice: str, key: str) -> None:
         ticket = self._queue.remove(request.view)

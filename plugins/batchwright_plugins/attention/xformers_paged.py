@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from attrs import evolve, field, frozen, validators
 
+from batchwright.extras import install_hint
+
 from .deferred import DeferredAttention
 from .support import Library, Support
 from .triton_paged import INTERPRETED, is_interpreted
@@ -60,7 +62,7 @@ class XformersAttention(DeferredAttention):
         softcap=False,
         sinks=False,
         libraries=(
-            Library("xformers", (0, 0, 35), (0, 0, 36), "pip install 'batchwright[cuda]'"),
+            Library("xformers", (0, 0, 35), (0, 0, 36), install_hint("cuda")),
             Library("triton", (3, 2), None, "pip install triton"),
         ),
     )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
 
+from batchwright.assembly import naming
 from batchwright.default_plugins import AUTO
 from batchwright.exceptions import ConfigError
 from batchwright.plugin_manager import PluginManager
@@ -14,9 +16,9 @@ from batchwright.plugin_manager import PluginManager
 if TYPE_CHECKING:
     from batchwright.assembly import Assembly
     from batchwright.config import Config
-    from batchwright.protocols import Workload
+    from batchwright.protocols import Arrival, Workload
 
-__all__ = ["choose_workload", "make_workload", "pace_of"]
+__all__ = ["arrivals_of", "choose_workload", "make_workload", "pace_of"]
 
 _HEAD = 4096
 
@@ -64,6 +66,17 @@ def make_workload(assembly: Assembly) -> Workload:
         raise ConfigError(problem, path=use.option, source=assembly.config.source)
     workload: Workload = assembly.make_alone(use)
     return workload
+
+
+def arrivals_of(workload: Workload) -> Iterator[Arrival]:
+    """Read what arrives.
+
+    Raises:
+        OSError: A file cannot be read.
+        PluginError: The workload fails.
+    """
+    with naming(workload, "arrivals", OSError):
+        yield from workload.arrivals()
 
 
 def pace_of(workload: Workload, rate: float | None) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import logging
 import signal
 import sys
 from functools import cached_property
@@ -12,7 +13,8 @@ from typing import Any
 import click
 
 from batchwright.default_plugins import COMMAND_PLUGIN
-from batchwright.exceptions import BatchwrightError, ConfigError, PluginError
+from batchwright.exceptions import OUTSIDE, BatchwrightError, ConfigError, PluginError
+from batchwright.plugin_checks import describe_error
 from batchwright.plugin_manager import PluginManager
 from batchwright.version import VERSION
 from batchwright_plugins.command.signals import Interrupted, catching, interrupt
@@ -39,7 +41,15 @@ class CommandGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
             return None
-        command: click.Command = self.plugins.find("command", cmd_name).cls().build()
+        found = self.plugins.find("command", cmd_name)
+        try:
+            command: click.Command = found.cls().build()
+        except (BatchwrightError, *OUTSIDE):
+            raise
+        except BaseException as error:
+            what = f"the command {cmd_name!r} cannot be built: {describe_error(error)}"
+            label = found.distribution_label
+            raise PluginError(what, plugin=found.plugin, distribution=label) from error
         return command
 
     def resolve_command(
@@ -101,3 +111,5 @@ class _Misuse(click.ClickException):
 )
 def main(debug: bool) -> None:
     """Schedule LLM inference with plugins: every choice is named in a TOML file."""
+    if debug:  # faults of components are logged with their tracebacks then
+        logging.getLogger("batchwright.faults").setLevel(logging.DEBUG)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
 
+from batchwright.exceptions import OUTSIDE
 from batchwright.option import option
 from batchwright.protocols import Component, Hosted, Lifecycle, SchedulingPolicy, Victim
 from batchwright.protocols.component import overrides
@@ -100,7 +101,9 @@ class _Handover(Component, Lifecycle):
         """Note who raises what; it is raised on."""
         try:
             yield
-        except Exception as error:
+        except OUTSIDE:
+            raise
+        except BaseException as error:
             what = f"{hosted.ctx.label}: {method}() raised {type(error).__name__}: {error}"
             self.problem = self.problem or what
             raise
@@ -208,7 +211,7 @@ class TwinQueue(WaitingQueue):
         try:
             with policies.noting(policies.then, f"queue.{how}"):
                 getattr(policies.then.queue, how)(*what)
-        except Exception:
+        except BaseException:
             policies.first.queue.remove(what[0])
             raise
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import click
 
+from batchwright.extras import install_hint
 from batchwright_plugins.command.output_file import writing
 
 __all__ = ["write_png"]
@@ -44,7 +45,7 @@ def write_png(drawing: str, output: Path, *, zoom: int) -> None:
         import resvg_py
     except ImportError as error:
         raise click.ClickException(
-            "--png needs the package resvg-py; run: pip install 'batchwright[png]', or take --svg"
+            f"--png needs the package resvg-py; run: {install_hint('png')}, or take --svg"
         ) from error
     family = next((name for name in _FAMILIES if _has_family(resvg_py, name)), None)
     if family is None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from batchwright import Command
+from batchwright.hookspecs import PROJECT
 
 if TYPE_CHECKING:
     from batchwright.plugin_manager import PluginManager
@@ -28,6 +32,8 @@ class PluginsCommand(Command):
 
 
 @click.command("plugins")
+@click.argument("kind", required=False)
+@click.argument("name", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
 @click.option(
     "--config",
@@ -36,8 +42,10 @@ class PluginsCommand(Command):
     help="Load the single-file plugins of this TOML file too, and heed its disable.",
 )
 @click.option("--host", type=click.Choice(["engine", "simulator"]), help="Say what it honours.")
-def _plugins(file: Path | None, host: str | None, *, as_json: bool) -> None:
-    """List installed components, their options, and broken plugins."""
+def _plugins(
+    kind: str | None, name: str | None, file: Path | None, host: str | None, *, as_json: bool
+) -> None:
+    """List installed components, those of a KIND, or one with all its options; broken plugins."""
     from batchwright.config import load_config
     from batchwright.plugin_manager import PluginManager
 
@@ -45,13 +53,36 @@ def _plugins(file: Path | None, host: str | None, *, as_json: bool) -> None:
     plugins = PluginManager.discover(
         config.plugin_paths, config.plugins.disable, refuse_broken=False
     )
+    found = _chosen(plugins, kind, name)
     if as_json:
-        click.echo(json.dumps(_as_dict(plugins, host), indent=2))
-    else:
-        _print_tables(plugins, host)
+        click.echo(json.dumps(_as_dict(found, plugins, host), indent=2))
+        return
+    for line in _details(found[0], host) if name else _lines(found, host):
+        click.echo(line)
+    for line in _faults(plugins):
+        click.echo(line)
 
 
-def _as_dict(plugins: PluginManager, host: str | None) -> dict[str, Any]:
+def _chosen(plugins: PluginManager, kind: str | None, name: str | None) -> list[Registration]:
+    """The components that are asked for.
+
+    Raises:
+        UsageError: There is no such kind.
+        PluginError: There is no such component.
+    """
+    from batchwright.hookspecs import component_kinds
+    from batchwright.suggest import did_you_mean
+
+    if kind is not None and kind not in component_kinds():
+        kinds = sorted(component_kinds())
+        hint = f"{did_you_mean(kind, kinds)} Kinds: {', '.join(kinds)}"
+        raise click.UsageError(f"there is no kind {kind!r}.{hint}")
+    if kind is not None and name is not None:
+        return [plugins.find(kind, name)]
+    return plugins.registrations(kind)
+
+
+def _as_dict(found: list[Registration], plugins: PluginManager, host: str | None) -> dict[str, Any]:
     return {
         "components": [
             {
@@ -62,7 +93,7 @@ def _as_dict(plugins: PluginManager, host: str | None) -> dict[str, Any]:
                 "options": _options(registration),
                 **({"capabilities": _support(registration, host)} if host else {}),
             }
-            for registration in plugins.registrations()
+            for registration in found
         ],
         "broken": [
             {**_origin(fault), "where": fault.where, "message": fault.message}
@@ -99,34 +130,51 @@ def _support(registration: Registration, host: str) -> dict[str, dict[str, str]]
     return {name: {"level": s.level, "why": s.why} for name, s in answers.items()}
 
 
-def _print_tables(plugins: PluginManager, host: str | None) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+def _lines(found: list[Registration], host: str | None) -> Iterator[str]:
+    """A line a component, under its kind; below it what a host does not honour."""
+    width = max((len(registration.name) for registration in found), default=0)
+    kind = ""
+    for registration in found:
+        if registration.kind != kind:
+            kind = registration.kind
+            yield kind
+        source = "" if registration.distribution == PROJECT else f" ({_source(registration)})"
+        yield f"  {registration.name:<{width}}  {_sentence(registration)}{source}".rstrip()
+        yield from (f"    {line}" for line in _lacking(registration, host))
 
-    console = Console()
-    table = Table()
-    for column in ("kind", "name"):
-        table.add_column(column, no_wrap=True)
-    table.add_column("from", overflow="fold")
-    last = f"what the {host} honours" if host else "options and defaults"
-    table.add_column(last, overflow="fold")
-    for registration in plugins.registrations():
-        if host:
-            honoured = _support(registration, host).items()
-            lacking = [f"{n}: {s['level']}, {s['why']}" for n, s in honoured if s["why"]]
-            said = "\n".join(lacking) or "everything"
-        else:
-            options = _options(registration)
-            said = "\n".join(f"{o['name']} = {o['default'] or 'none'}" for o in options)
-        cells = (registration.kind, registration.name, _source(registration), said)
-        table.add_row(*map(Text, cells))
-    console.print(table)
+
+def _details(registration: Registration, host: str | None) -> Iterator[str]:
+    """All about one component."""
+    yield f"{registration.kind} {registration.name}, from {_source(registration)}"
+    described = inspect.cleandoc(registration.cls.__doc__ or "")
+    yield from ["", *described.splitlines()] if described else ()
+    options = _options(registration)
+    yield from ["", "Options:"] if options else ()
+    for option in options:
+        yield f"  {option['name']} = {option['default'] or 'none'}  ({option['type']})"
+        yield f"      {option['help']}"
+    yield from _lacking(registration, host)
+
+
+def _lacking(registration: Registration, host: str | None) -> Iterator[str]:
+    """What a host does not honour exactly."""
+    for name, support in _support(registration, host).items() if host else ():
+        if support["why"]:
+            yield f"{name}: {support['level']}, {support['why']}"
+
+
+def _sentence(registration: Registration) -> str:
+    """The first sentence of a component's description."""
+    paragraph = inspect.cleandoc(registration.cls.__doc__ or "").partition("\n\n")[0]
+    return re.split(r"(?<=\.) ", " ".join(paragraph.split()), maxsplit=1)[0]
+
+
+def _faults(plugins: PluginManager) -> Iterator[str]:
     if plugins.broken:
-        faults = "1 fault" if len(plugins.broken) == 1 else f"{len(plugins.broken)} faults"
-        console.print(Text(f"{faults} in plugins:", style="bold red"))
-    for fault in plugins.broken:
-        console.print(Text(f"- {fault.error()}"), soft_wrap=True)
+        number = len(plugins.broken)
+        yield ""
+        yield f"{number} fault{'s' * (number > 1)} in plugins:"
+    yield from (f"- {fault.error()}" for fault in plugins.broken)
 
 
 def _source(registration: Registration) -> str:

@@ -51,6 +51,11 @@ class ReplayCommand(Command):
     help="Estimate step times even if the estimator does not fit the recorded ones.",
 )
 @click.option(
+    "--trust-plugins",
+    is_flag=True,
+    help="Run the Python files that the recorded configuration loads.",
+)
+@click.option(
     "--show", type=click.IntRange(min=0), default=5, help="Requests that are shown. Default: 5."
 )
 @override_option
@@ -62,6 +67,7 @@ def _replay(
     *,
     from_step: int,
     trust_estimator: bool,
+    trust_plugins: bool,
     show: int,
 ) -> None:
     """Repeat the run that LOG records, under another policy, and say what changes.
@@ -69,7 +75,8 @@ def _replay(
     What arrives, what is answered and when requests are aborted is as recorded. As long
     as every decision is, too, steps take as long as they did; from the first other one on
     the estimator of the recorded configuration says how long (-o changes it, and whatever
-    else). Without --policy the recorded run is repeated, byte for byte.
+    else). Without --policy the recorded run is repeated, byte for byte. Python files that
+    the recorded configuration loads are run only with --trust-plugins.
 
     The exit code is 1 if it cannot be, and 130 after Ctrl-C.
     """
@@ -87,7 +94,13 @@ def _replay(
     staged = Staged(log, log.with_suffix(".csv"))
     part = staged.part(log)
     run = ReplayedRun(
-        path, chosen, from_step=from_step, overrides=overrides, log=part, trusts=trust_estimator
+        path,
+        chosen,
+        from_step=from_step,
+        overrides=overrides,
+        log=part,
+        trusts=trust_estimator,
+        trusts_plugins=trust_plugins,
     )
     reads = [("the decision log", path), *files_read(run.config)]
     with staged.held(reads, partial(click.echo, err=True)):

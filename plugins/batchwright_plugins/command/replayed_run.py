@@ -15,7 +15,7 @@ from batchwright.clock import VirtualClock
 from batchwright.config import Config, Use
 from batchwright.config.loading import apply_override
 from batchwright.default_plugins import AUTO, DEFAULT_VICTIM
-from batchwright.exceptions import PluginError
+from batchwright.exceptions import ConfigError, PluginError
 from batchwright.hookspecs import hookimpl
 from batchwright.metrics import percentile
 from batchwright.plugin_manager import PluginManager
@@ -66,6 +66,7 @@ class ReplayedRun:
         overrides: ``key.path=value`` each, of the recorded configuration.
         log: The new log.
         trusts: Whether an estimator is believed that does not fit the recorded steps.
+        trusts_plugins: Whether the Python files that the log names are run.
         plugins: Modules or objects with hooks, beside those that are installed.
 
     Attributes:
@@ -92,6 +93,7 @@ class ReplayedRun:
         overrides: Sequence[str] = (),
         log: Path,
         trusts: bool = False,
+        trusts_plugins: bool = False,
         plugins: Sequence[object] = (),
     ) -> None:
         self.recording = Recording(path)
@@ -110,6 +112,7 @@ class ReplayedRun:
         self._is_overridden = bool(overrides)
         self._trusts = trusts
         self._extra = (*plugins, _Parts())
+        self._trusts_plugins = trusts_plugins
         self.config = self._configure(overrides, file)
 
     def run(self) -> None:
@@ -202,11 +205,33 @@ class ReplayedRun:
                 f"that cannot be: {problem}. Leave out --from-step, and it decides alone"
             ) from error
 
+    def _check_plugins(self, table: Mapping[str, Any]) -> None:
+        """Refuse to run Python because a log says so.
+
+        Args:
+            table: The recorded configuration, overridden.
+
+        Raises:
+            ConfigError: It loads files that the log names.
+        """
+        files, recorded = _files(table), _files(self.recording.header["config"])
+        listed = ", ".join(str(file) for file in files if file in recorded)
+        if not listed or self._trusts_plugins:
+            return
+        folder = self.recording.path.parent / str(self.recording.header.get("folder", "."))
+        raise ConfigError(
+            f"the run loaded Python files, which a replay would run again: {listed} "
+            f"(from {folder}). Look at them; if you trust them, add --trust-plugins",
+            path="plugins.load",
+            source=f"the configuration in {self.recording.path}",
+        )
+
     def _configure(self, overrides: Sequence[str], file: str) -> Config:
         header = self.recording.header
         table: dict[str, Any] = {**header["config"]}
         for override in overrides:
             apply_override(table, override)
+        self._check_plugins(table)
         table.setdefault("scheduler", {})
         first = table["scheduler"].get("policy", self.recording.policy)
         table["scheduler"] = {**table["scheduler"], "policy": self.policy}
@@ -253,6 +278,13 @@ class ReplayedRun:
         return PluginManager.discover(
             config.plugin_paths, config.plugins.disable, extra=self._extra
         )
+
+
+def _files(table: Mapping[str, Any]) -> list[Any]:
+    """The files of ``plugins.load``, as far as a table has any."""
+    section = table.get("plugins", {})
+    files = section.get("load", []) if isinstance(section, Mapping) else []
+    return list(files) if isinstance(files, list | tuple) else [files]
 
 
 def _error(path: Path, estimator: Estimator) -> float | None:

@@ -25,6 +25,7 @@ __all__ = [
     "decision_row",
     "duration",
     "ends_row",
+    "faults_rows",
     "listed",
     "observer_rows",
     "print_figures",
@@ -102,6 +103,7 @@ def _rows(batch: Batch, summaries: Mapping[str, Any]) -> Iterator[tuple[str, str
         yield "first failure", batch.first_detail
     yield "time", f"{batch.seconds:.1f} s"
     yield from decision_row(batch.engine)
+    yield from faults_rows(batch.engine)
     yield from served_rows(batch.engine)
     yield from observer_rows(summaries)
 
@@ -159,6 +161,14 @@ def ends_row(reasons: Counter[str], total: int) -> tuple[str, str]:
     """How many of all requests ended, and how."""
     listed = ", ".join(f"{number} {reason}" for reason, number in reasons.items())
     return "requests", f"{reasons.total()} of {total}" + (f" ({listed})" if listed else "")
+
+
+def faults_rows(engine: Engine) -> Iterator[tuple[str, str]]:
+    """How often components misbehaved; nothing if none did."""
+    number = engine.scheduler.num_component_faults
+    if number:
+        where = ", ".join(f"{n} in {place}" for place, n in engine.scheduler.fault_counts.items())
+        yield "component faults", f"{number:,}" + (f" ({where})" if where else "")
 
 
 def served_rows(engine: Engine) -> Iterator[tuple[str, str]]:

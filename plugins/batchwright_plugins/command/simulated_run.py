@@ -17,13 +17,19 @@ from batchwright.exceptions import ConfigError
 from batchwright.plugin_manager import PluginManager
 from batchwright_plugins.command.arriving import Arriving
 from batchwright_plugins.command.caps import Caps
-from batchwright_plugins.command.chosen_workload import choose_workload, make_workload, pace_of
+from batchwright_plugins.command.chosen_workload import (
+    arrivals_of,
+    choose_workload,
+    make_workload,
+    pace_of,
+)
 from batchwright_plugins.command.instruments import ADDED, PROGRESS, instrumented
 from batchwright_plugins.command.output_file import Staged, write_text
 from batchwright_plugins.command.report import (
     choices,
     decision_row,
     ends_row,
+    faults_rows,
     listed,
     observer_rows,
     print_figures,
@@ -161,7 +167,7 @@ class SimulatedRun:
     def _prepare(self, assembly: Assembly, engine: Engine) -> Simulation:
         section = self.config.simulation
         workload = make_workload(assembly)
-        arriving = Arriving(workload.arrivals(), pace=self._pace(workload), limit=self._limit)
+        arriving = Arriving(arrivals_of(workload), pace=self._pace(workload), limit=self._limit)
         chance = workload.ctx.stream("caps")
         caps = Caps(section.max_tokens, workload, chance)
         observers = {o.name: o for o in engine.scheduler.components.observers}
@@ -246,6 +252,7 @@ def _rows(
         yield "first failure", simulation.first_failure
     yield "time", f"{simulation.engine.scheduler.clock.now():,.1f} s simulated"
     yield from decision_row(simulation.engine)
+    yield from faults_rows(simulation.engine)
     yield from served_rows(simulation.engine)
     yield from observer_rows(said)
     if oracles:
@@ -269,6 +276,7 @@ def _summary(
         "requests_refused": simulation.reasons["refused"],
         "first_failure": simulation.first_failure,
         "decision_seconds_mean": simulation.engine.decisions.seconds_mean,
+        "num_component_faults": scheduler.num_component_faults,
         **stats_of(simulation.engine),
         **({"shadows": shadows} if (shadows := shadows_of(simulation.engine)) else {}),
         **scheduler.components.predictor.summary(),

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from batchwright.assembly import naming
 from batchwright.exceptions import ConfigError, RequestRefusedError
 from batchwright.protocols.component import overrides
 from batchwright.request import Request
@@ -195,13 +196,15 @@ class Simulation:
         if request.request_id not in self._live:
             self._truth.forget(request.request_id)
         if self.is_closed_loop:
-            self.arriving.follow(self._workload.on_refuse(arrival, self._clock.now()))
+            with naming(self._workload, "on_refuse"):
+                self.arriving.follow(self._workload.on_refuse(arrival, self._clock.now()))
 
     def _end(self, request_id: str, reason: str) -> None:
         arrival, request = self._live.pop(request_id)
         self.reasons[reason] += 1
         if self.is_closed_loop:
-            self.arriving.follow(self._workload.on_finish(arrival, request.view))
+            with naming(self._workload, "on_finish"):
+                self.arriving.follow(self._workload.on_finish(arrival, request.view))
         request.let_go()
 
     def _check_limits(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
@@ -21,12 +21,21 @@ from .decoder_family import FAMILIES
 from .loaded_model import LoadedModel
 from .plain_config import PlainConfig
 from .rotary_table import Rotary, RotaryTable
+from .weight_check import StoredWeight, check_shapes, contradiction, llama_weights, token_ids
 
-__all__ = ["load_directly"]
+__all__ = ["DTYPES", "load_directly"]
+
+DTYPES = ("float32", "bfloat16", "float16")
+"""What weights are computed in."""
 
 
 def load_directly(
-    folder: Path, name: str, config: PlainConfig, dtype: str, max_model_len: int | None
+    folder: Path,
+    name: str,
+    config: PlainConfig,
+    stored: Mapping[str, StoredWeight],
+    dtype: str,
+    max_model_len: int | None,
 ) -> LoadedModel | None:
     """Load a decoder onto the CPU.
 
@@ -34,6 +43,7 @@ def load_directly(
         folder: A folder with config.json and model.safetensors.
         name: What to call the model in errors.
         config: Its configuration.
+        stored: What the file of weights holds.
         dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``.
         max_model_len: Longest request asked for (tokens); None: the model's.
 
@@ -41,8 +51,11 @@ def load_directly(
         None if the file has weights that such a model has not: transformers knows better.
 
     Raises:
-        ModelError: The file cannot be read, or weights are missing.
+        ModelError: The file cannot be read, weights are missing, or one contradicts the
+            configuration.
     """
+    if not _is_as_said(config, stored, name, folder):
+        return None
     weights = _weights(folder, name, dtype, config)
     longest = max_model_len or config.max_position_embeddings
     kind = next(iter(weights.values())).dtype
@@ -56,24 +69,39 @@ def load_directly(
         rotary = RotaryTable(_frequencies(config, kind), longest, config.head_dim)
         scores = [Scores(config.head_dim**-0.5, None)] * config.num_hidden_layers
         builder = DecoderBuilder(weights, config, FAMILIES["llama"], scores, lambda _: rotary)
-        try:
-            decoder = builder.build()
-        except KeyError as error:
-            raise ModelError(
-                f"model {name}: weights are missing in {folder}, the first is {error.args[0]}"
-            ) from error
-    if builder.unused:
-        return None
+        decoder = builder.build()
     return LoadedModel(
         model=decoder,
         spec=_spec(config, kind),
         device=torch.device("cpu"),
         vocab_size=config.vocab_size,
         max_model_len=longest,
-        eos_token_ids=_eos_token_ids(folder, config),
+        eos_token_ids=_eos_token_ids(folder, name, config),
         num_parameters=num_parameters,
         products=products,
     )
+
+
+def _is_as_said(
+    config: PlainConfig, stored: Mapping[str, StoredWeight], name: str, folder: Path
+) -> bool:
+    """Compare a file's weights with a configuration; False if it has others besides."""
+    dims = llama_weights(config)
+    if "lm_head.weight" in stored or not config.tie_word_embeddings:
+        dims["lm_head.weight"] = dims["model.embed_tokens.weight"]
+    present = [key for key in stored if "rotary_emb" not in key]
+    missing = sorted(dims.keys() - present)
+    if missing:
+        raise ModelError(
+            f"model {name}: {len(missing)} weights are missing in {folder}, "
+            f"the first is {missing[0]}"
+        )
+    for key, keys in dims.items():
+        problem = contradiction(key, stored[key].shape, keys, config, stored[key].file)
+        if problem is not None:
+            raise ModelError(f"model {name}: {problem}")
+    check_shapes(stored, {key: stored[key].shape for key in dims}, name)
+    return len(present) == len(dims)
 
 
 def _weights(folder: Path, name: str, dtype: str, config: PlainConfig) -> dict[str, torch.Tensor]:
@@ -87,10 +115,21 @@ def _weights(folder: Path, name: str, dtype: str, config: PlainConfig) -> dict[s
     if dtype == "auto":
         said = getattr(config, "dtype", None) or getattr(config, "torch_dtype", None)
         dtype = said or str(next(iter(weights.values())).dtype).removeprefix("torch.")
-    weights = {key: weight.to(getattr(torch, dtype)) for key, weight in weights.items()}
-    if config.tie_word_embeddings and "model.embed_tokens.weight" in weights:
-        weights["lm_head.weight"] = weights["model.embed_tokens.weight"]
-    return {key: weight for key, weight in weights.items() if "rotary_emb" not in key}
+    if dtype not in DTYPES:
+        raise ModelError(
+            f"model {name}: {folder} says dtype {dtype!r}; set model.dtype to one of "
+            f"{', '.join(DTYPES)}"
+        )
+    weights = {
+        key: weight.to(getattr(torch, dtype))
+        for key, weight in weights.items()
+        if "rotary_emb" not in key
+    }
+    embeddings = weights["model.embed_tokens.weight"]
+    if config.tie_word_embeddings:  # a head in the file that differs was trained: it stays
+        head = weights.get("lm_head.weight", embeddings)
+        weights["lm_head.weight"] = embeddings if torch.equal(head, embeddings) else head
+    return weights
 
 
 def _frequencies(config: PlainConfig, dtype: torch.dtype) -> Callable[[torch.Tensor], Rotary]:
@@ -120,12 +159,13 @@ def _spec(config: PlainConfig, dtype: torch.dtype) -> AttentionSpec:
     )
 
 
-def _eos_token_ids(folder: Path, config: PlainConfig) -> tuple[int, ...]:
+def _eos_token_ids(folder: Path, name: str, config: PlainConfig) -> tuple[int, ...]:
     """End-of-sequence tokens: those for generation, else the configuration's."""
-    value = config.eos_token_id
     path = folder / "generation_config.json"
-    if path.is_file():
-        value = json.loads(path.read_text(encoding="utf-8")).get("eos_token_id", value)
-    if value is None:
-        return ()
-    return (value,) if isinstance(value, int) else tuple(value)
+    if not path.is_file():
+        return token_ids(config.eos_token_id, name, folder / "config.json")
+    try:
+        value = json.loads(path.read_text(encoding="utf-8")).get("eos_token_id")
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
+        raise ModelError(f"model {name}: {path} is no table of options: {error}") from error
+    return token_ids(config.eos_token_id if value is None else value, name, path)

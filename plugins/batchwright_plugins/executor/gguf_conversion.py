@@ -10,12 +10,14 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from gguf import GGUFReader, dequantize
 
 from .gguf_tokenizer import write_tokenizer
+from .weight_check import config_problem, contradiction, llama_weights
 
 __all__ = ["convert"]
 
@@ -31,6 +33,11 @@ _LAYER_NAMES = {
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
+_SPECIAL = {
+    "bos_token_id": "bos_token_id",
+    "eos_token_id": "eos_token_id",
+    "pad_token_id": "padding_token_id",
+}
 
 
 def convert(source: Path, target: Path, report: Callable[[int, int], None]) -> None:
@@ -42,30 +49,36 @@ def convert(source: Path, target: Path, report: Callable[[int, int], None]) -> N
         report: Told bytes written and bytes in all.
 
     Raises:
-        ValueError: The file is not of the llama architecture, or has a tensor that
-            the conversion does not know.
+        ValueError: The file is not of the llama architecture, lacks a field or a tensor,
+            has a tensor that the conversion does not know, or one that contradicts its
+            fields.
     """
     reader = GGUFReader(source)
-    fields = {name: item.contents() for name, item in reader.fields.items()}
+    fields = _Fields({name: item.contents() for name, item in reader.fields.items()})
     if fields["general.architecture"] != "llama":
         raise ValueError(f"unknown architecture {fields['general.architecture']!r}")
+    config = _config(fields, tied=not _has_head(reader))
+    _check_tensors(reader, config, source)
     write_tokenizer(fields, target)
-    _write_config(fields, tied=not _has_head(reader), target=target)
+    _write_config(config, target)
     _write_weights(reader, fields, target / "model.safetensors", report)
+
+
+class _Fields(dict[str, Any]):
+    """The fields of a file; one that is missing is named as such."""
+
+    def __missing__(self, name: str) -> Any:
+        raise ValueError(f"the file has no field {name!r}")
 
 
 def _has_head(reader: Any) -> bool:
     return any(tensor.name == "output.weight" for tensor in reader.tensors)
 
 
-def _write_config(fields: dict[str, Any], *, tied: bool, target: Path) -> None:
+def _config(fields: dict[str, Any], *, tied: bool) -> dict[str, Any]:
+    """What config.json holds."""
     heads = fields["llama.attention.head_count"]
-    special = {
-        "bos_token_id": fields["tokenizer.ggml.bos_token_id"],
-        "eos_token_id": fields["tokenizer.ggml.eos_token_id"],
-        "pad_token_id": fields["tokenizer.ggml.padding_token_id"],
-    }
-    config = {
+    return {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
         "vocab_size": fields["llama.vocab_size"],
@@ -80,8 +93,43 @@ def _write_config(fields: dict[str, Any], *, tied: bool, target: Path) -> None:
         "hidden_act": "silu",
         "tie_word_embeddings": tied,
         "torch_dtype": "bfloat16",
-        **special,
+        **{key: fields[f"tokenizer.ggml.{field}"] for key, field in _SPECIAL.items()},
     }
+
+
+def _check_tensors(reader: Any, config: dict[str, Any], source: Path) -> None:
+    """Compare the tensors with the fields, before any is converted.
+
+    Raises:
+        ValueError: A field holds what no model can have, or a tensor is missing or has
+            another shape.
+    """
+    problem = config_problem(config)
+    if problem is not None:
+        raise ValueError(f"{source}: {problem}")
+    if config["num_hidden_layers"] > len(reader.tensors):
+        count = config["num_hidden_layers"]
+        raise ValueError(f"{source}: {count} layers, but {len(reader.tensors)} tensors")
+    heads = config["num_attention_heads"]
+    said = SimpleNamespace(
+        **config, head_dim=config["hidden_size"] // heads, attention_bias=False, mlp_bias=False
+    )
+    dims = llama_weights(said)
+    if not said.tie_word_embeddings:
+        dims["lm_head.weight"] = dims["model.embed_tokens.weight"]
+    shapes = {_name(t.name): [int(n) for n in reversed(t.shape)] for t in reader.tensors}
+    odd = sorted(dims.keys() ^ shapes.keys())
+    if odd:
+        what = "is missing" if odd[0] in dims else f"has no place among {said.num_hidden_layers}"
+        raise ValueError(f"{source}: {odd[0]} {what}{'' if odd[0] in dims else ' layers'}")
+    for name, shape in shapes.items():
+        problem = contradiction(name, shape, dims[name], said, source)
+        if problem is not None:
+            raise ValueError(problem)
+
+
+def _write_config(config: dict[str, Any], target: Path) -> None:
+    special = {key: config[key] for key in _SPECIAL}
     (target / "config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
     (target / "generation_config.json").write_text(json.dumps(special, indent=1), encoding="utf-8")
 

@@ -8,9 +8,14 @@ __all__ = ["refusal"]
 
 _BIASED = "adds a position bias (ALiBi) to the scores, which attention backends lack"
 _STATE = "keeps a recurrent state instead of a KV cache"
+_OWN = (
+    "computes attention by classes of its own in transformers, which let no attention "
+    "backend take their place"
+)
 _BY_TYPE = {
     "bloom": _BIASED,
-    "falcon": _BIASED,
+    "falcon": _OWN,
+    "gpt_neo": _OWN,
     "mpt": _BIASED,
     "mamba": _STATE,
     "mamba2": _STATE,
@@ -38,8 +43,16 @@ def refusal(config: Any, max_model_len: int | None) -> str | None:
         return "it has an encoder and a decoder; only decoders are served"
     for model_type in (config.model_type, text.model_type):
         if model_type in _BY_TYPE:
-            return f"a {model_type} model {_BY_TYPE[model_type]}"
+            reason = _BIASED if getattr(text, "alibi", False) else _BY_TYPE[model_type]
+            if reason is not _STATE or not _attends_only(text):
+                return f"a {model_type} model {reason}"
     return _layers(text) or _rope(text, max_model_len) or _positions(text, max_model_len)
+
+
+def _attends_only(text: Any) -> bool:
+    """Whether a model that may mix layers with and without state has none with."""
+    kinds = getattr(text, "layer_types", None) or ()
+    return bool(kinds) and all(kind in _LAYER_TYPES for kind in kinds)
 
 
 def _layers(text: Any) -> str | None:
@@ -60,8 +73,12 @@ def _rope(text: Any, max_model_len: int | None) -> str | None:
     """Frequencies must not depend on the longest request of a batch."""
     rope = getattr(text, "rope_parameters", None) or getattr(text, "rope_scaling", None) or {}
     kind = rope.get("rope_type", rope.get("type"))
-    if kind == "dynamic":
-        return "its rotary frequencies depend on the longest request in a batch (dynamic)"
+    most = getattr(text, "max_position_embeddings", None) or 0
+    if kind == "dynamic" and (max_model_len or most) > most:
+        return (
+            f"its rotary frequencies depend on the longest request in a batch (dynamic) behind "
+            f"{most} positions: set model.max_model_len to at most {most}"
+        )
     if kind == "longrope":
         original = rope.get(
             "original_max_position_embeddings",

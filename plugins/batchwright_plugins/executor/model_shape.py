@@ -13,15 +13,16 @@ from batchwright.protocols.attention import AttentionSpec
 
 from . import attention_bridge
 from .attention_probe import probe
+from .weight_check import check_config, stored_weights
 
-__all__ = ["shape_of"]
+__all__ = ["shape_of", "without_weights"]
 
 
 def shape_of(folder: Path, name: str, dtype: str, device: torch.device) -> AttentionSpec | None:
     """Probe a model whose weights have shapes and no memory.
 
     Args:
-        folder: A Hugging Face folder; only its config.json is read.
+        folder: A Hugging Face folder; of its weights only the headers are read.
         name: What to call the model in errors.
         dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``.
         device: Where the model would be.
@@ -32,7 +33,8 @@ def shape_of(folder: Path, name: str, dtype: str, device: torch.device) -> Atten
     Raises:
         ModelError: It cannot be served; says why.
     """
-    model = _without_weights(folder, dtype)
+    check_config(folder, name, stored_weights(folder, name))
+    model = without_weights(folder, dtype)
     if model is None:
         return None
     try:
@@ -44,8 +46,13 @@ def shape_of(folder: Path, name: str, dtype: str, device: torch.device) -> Atten
     return evolve(spec, device=device.type)
 
 
-def _without_weights(folder: Path, dtype: str) -> Any:
-    """The model on the device ``meta``; None if it cannot be made there."""
+def without_weights(folder: Path, dtype: str) -> Any:
+    """Make a model on the device ``meta``; None if it cannot be made there.
+
+    Args:
+        folder: A Hugging Face folder; only its config.json is read.
+        dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``.
+    """
     from transformers import AutoConfig, AutoModelForCausalLM
 
     attention_bridge.register()

@@ -7,6 +7,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from .weight_check import config_problem
+
 __all__ = ["PlainConfig", "read_plain_config"]
 
 _DEFAULTS: dict[str, Any] = {
@@ -64,20 +66,23 @@ def read_plain_config(folder: Path) -> PlainConfig | None:
         None if anything about it is unusual: transformers reads it then.
     """
     try:
-        values: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        values: Any = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(values, dict):
         return None
     known = {*_DEFAULTS, *_REQUIRED, *_WITHOUT_EFFECT}
     rope = values.pop("rope_parameters", None) or {}
-    if rope.pop("rope_type", "default") != "default" or rope.keys() > {"rope_theta"}:
+    is_default = isinstance(rope, dict) and rope.pop("rope_type", "default") == "default"
+    if not is_default or rope.keys() > {"rope_theta"}:
         return None
     values |= rope
     given = {key for key, value in values.items() if value is not None}
     is_plain = values.get("model_type") == "llama" and given <= known and given >= set(_REQUIRED)
     is_plain &= values.get("hidden_act", "silu") == "silu"
-    if not is_plain or not (folder / "model.safetensors").is_file():
+    if not is_plain or not (folder / "model.safetensors").is_file() or config_problem(values):
         return None
-    config = PlainConfig(**{**_DEFAULTS, **values})
+    config = PlainConfig(**{**_DEFAULTS, **{key: values[key] for key in given}})
     config.num_key_value_heads = config.num_key_value_heads or config.num_attention_heads
     config.head_dim = config.head_dim or config.hidden_size // config.num_attention_heads
-    return config
+    return None if config.head_dim % 2 else config  # rotated in pairs

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from attrs import evolve, field, frozen, validators
 
 from batchwright.exceptions import ExecutorError, ModelError
+from batchwright.extras import install_hint
 from batchwright.protocols.executor import Executor, ModelInfo, ModelSettings
 
 from .attention_choice import AttentionChoice, choose_attention
@@ -202,9 +203,7 @@ def _require(*packages: str) -> None:
     """
     missing = _missing(*packages)
     if missing:
-        raise ModelError(
-            f"the torch executor needs {', '.join(missing)}: pip install 'batchwright[engine]'"
-        )
+        raise ModelError(f"the torch executor needs {', '.join(missing)}: {install_hint('engine')}")
 
 
 def _missing(*packages: str) -> list[str]:

@@ -11,7 +11,7 @@ from attrs import frozen
 
 from batchwright.config import files_read, prepare_output
 from batchwright.default_plugins import DEFAULT_POLICY
-from batchwright.exceptions import ConfigError
+from batchwright.exceptions import OUTSIDE, ConfigError
 from batchwright.option import option
 from batchwright.protocols import Hosted, Observer
 from batchwright.protocols.component import overrides
@@ -292,7 +292,9 @@ class Shadow(Observer):
         try:
             answer = getattr(owner, method)(*arguments)
             return list(answer) if as_list else answer
-        except Exception as error:
+        except OUTSIDE:
+            raise
+        except BaseException as error:
             where = f"{self.options.policy}: {method}()"
             self._failure = f"{where} raised {type(error).__name__}: {error}"
             self.ctx.log.warning("%s; the shadow is left out from here on", self._failure)

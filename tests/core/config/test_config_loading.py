@@ -113,3 +113,11 @@ def test_file_that_is_no_toml_is_named(tmp_path, content):
 
     with pytest.raises(ConfigError, match=r"bad.toml: is not valid TOML: "):
         load_config(path)
+
+
+def test_override_names_an_entry_of_a_list_by_its_number_as_well():
+    """Dots reach everything: an entry that is there, and the one behind the last."""
+    config = load_config(None, ["gate.1.use=watermark", "gate.1.fraction=0.5"])
+
+    assert [use.name for use in config.gate] == ["full-need", "watermark"]
+    assert config.gate[1].options == {"fraction": 0.5}

@@ -89,3 +89,19 @@ def test_all_selections_are_checked_at_once(plugins):
 
     with pytest.raises(ConfigError, match="3 problems"):
         check_components(config, plugins)
+
+
+def test_tables_of_components_that_nothing_names_are_told():
+    """An option that is set and has no effect is a mistake, or a leftover."""
+    tables = {
+        "policy": {"fair": {}, "sjf": {"aging": 1.0}, "fcfs": {}},
+        "workload": {"poisson": {}},
+    }
+    shadow = [{"use": "shadow", "policy": "sjf"}]
+    config = Config.from_dict({**tables, "observer": shadow})
+
+    expected = (
+        "[policy.fair] has no effect: scheduler.policy = 'fcfs'; to select it, "
+        "set scheduler.policy = 'fair'"
+    )
+    assert list(config.unselected()) == [expected]

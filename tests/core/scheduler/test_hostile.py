@@ -715,7 +715,10 @@ def test_a_queue_that_loses_requests_ends_the_run(method: str) -> None:
     mischief.armed = True
     driver = Driver(scheduler)
     driver.add(make_request("good", 4, 4))
-    with pytest.raises(PluginError, match=r"policy 'mine'.*raised RuntimeError: boom; what it"):
+    with pytest.raises(
+        PluginError,
+        match=r"policy 'mine'.*raised RuntimeError: boom \(test_hostile\.py:\d+\); what it",
+    ):
         driver.finish()
 
 

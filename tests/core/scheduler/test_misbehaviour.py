@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from batchwright import ModelOutput, PluginError, Request, RequestRefusedError, StepError
+from batchwright.assembly import scheduler_from_config
 from batchwright.protocols import Gate, Observer, Resource, SchedulingPolicy, Victim
 from batchwright.queues import KeyedQueue
 from batchwright.request import CacheKey
@@ -407,3 +408,128 @@ def test_init_that_forgets_its_base(make_bench: Any) -> None:
 def test_a_prompt_of_text_is_no_prompt_of_tokens(prompt: Any) -> None:
     with pytest.raises(ValueError, match="encode text first"):
         Request(request_id="r", prompt_token_ids=prompt)
+
+
+class Stopped(BaseException):
+    """What ends a program if no caller catches it, as SystemExit does."""
+
+
+class TestExits:
+    """A plugin that would end the program has a fault like any other."""
+
+    @pytest.mark.parametrize("error", [SystemExit(0), SystemExit(), Stopped("no")], ids=repr)
+    def test_exit_on_behalf_of_a_request_ends_that_request(
+        self, make_bench: Any, error: BaseException
+    ) -> None:
+        def key(self: Any, request: Any) -> float:
+            if request.request_id == "bad":
+                raise error
+            return 0.0
+
+        policy = type("P", (SchedulingPolicy,), {"name": "p", "key": key})
+        b = bench_with(make_bench, "policy", policy)
+        b.add("bad", 4, 2)
+        b.add("good", 4, 2)
+        b.drain()
+        said = f"raised {type(error).__name__}"
+        assert said in b.finished["bad"].detail
+        assert "good" in b.finished
+        assert b.finished["good"].reason == "length"
+        assert b.scheduler.num_component_faults == 1
+
+    def test_exit_of_an_observer_disables_it(self, make_bench: Any, caplog: Any) -> None:
+        def on_step(self: Any, record: Any) -> None:
+            raise SystemExit(3)
+
+        b = bench_with(
+            make_bench, "observer", type("O", (Observer,), {"name": "o", "on_step": on_step})
+        )
+        b.add("a", 4, 3)
+        b.drain()
+        assert "on_step() raised SystemExit: 3 (test_misbehaviour.py:" in caplog.text
+        assert b.scheduler.num_component_faults == 1
+
+    @pytest.mark.parametrize("method", ["__init__", "setup", "key"])
+    def test_interrupts_go_through(self, make_bench: Any, method: str) -> None:
+        def interrupt(self: Any, *arguments: Any) -> None:
+            raise KeyboardInterrupt
+
+        policy = type("P", (SchedulingPolicy,), {"name": "p", method: interrupt})
+        with pytest.raises(KeyboardInterrupt):
+            bench_with(make_bench, "policy", policy).add("a", 4, 2)
+
+    @pytest.mark.parametrize("method", ["__init__", "setup"])
+    def test_exit_at_start_names_the_component(self, make_bench: Any, method: str) -> None:
+        def leave(self: Any, *arguments: Any) -> None:
+            raise SystemExit(0)
+
+        policy = type("P", (SchedulingPolicy,), {"name": "p", method: leave})
+        with pytest.raises(PluginError, match=r"policy 'p' .*SystemExit: 0 \(test_misbehaviour"):
+            bench_with(make_bench, "policy", policy)
+
+    def test_exit_of_what_keeps_the_blocks_ends_the_run(self, make_bench: Any) -> None:
+        def allocate(self: Any, *arguments: Any, **keywords: Any) -> None:
+            raise SystemExit(0)
+
+        kv = type("K", (PagedKV,), {"name": "k", "allocate": allocate})
+        b = make_bench(plugins=[make_plugin(kv=[kv])], kv={"manager": "k"})
+        b.add("a", 4, 2)
+        with pytest.raises(PluginError, match=r"allocate\(\): raised SystemExit: 0 \(test_mis"):
+            b.step()
+
+
+class TestPlaces:
+    """A fault names the line of the plugin's own code that led to it."""
+
+    @pytest.fixture
+    def written(self, tmp_path: Any) -> Any:
+        """A scheduler whose policy, in a file, has a faulty body of ``key``."""
+
+        def write(body: str, method: str = "key(self, request)") -> Any:
+            path = tmp_path / "my_policy.py"
+            path.write_text(
+                "from batchwright import SchedulingPolicy, hookimpl\n"
+                "class Mine(SchedulingPolicy):\n"
+                '    name = "mine"\n'
+                f"    def {method}:\n        {body}\n"
+                "@hookimpl\n"
+                "def batchwright_register_policy():\n    return [Mine]\n"
+            )
+            config = {"scheduler": {"policy": "mine"}, "plugins": {"load": [str(path)]}}
+            return scheduler_from_config(config)
+
+        return write
+
+    def fault(self, scheduler: Any) -> str:
+        request = Request(request_id="a", prompt_token_ids=[1, 2])
+        scheduler.add_request(request)
+        plan = scheduler.schedule()
+        outputs = scheduler.update_from_output(plan, ModelOutput([], []))
+        return str(outputs.finished["a"].detail)
+
+    @pytest.mark.parametrize(
+        ("body", "what"),
+        [
+            ("return 1 / 0", "key() raised ZeroDivisionError: division by zero (my_policy.py:5)"),
+            ("return sorted(None)", "object is not iterable (my_policy.py:5)"),
+            ("self.ctx.alarm('soon')", "(my_policy.py:5)"),
+        ],
+    )
+    def test_of_what_was_raised(self, written: Any, body: str, what: str) -> None:
+        detail = self.fault(written(body))
+        assert detail.endswith(what)
+        assert "policy 'mine'" in detail
+
+    def test_of_a_wrong_answer(self, written: Any, caplog: Any) -> None:
+        scheduler = written("return 7", "yield_running(self, view)")
+        scheduler.add_request(Request(request_id="a", prompt_token_ids=[1, 2]))
+        scheduler.schedule()
+        assert "'int' object is not iterable (my_policy.py:4)" in caplog.text
+
+    @pytest.mark.parametrize(("level", "shown"), [("DEBUG", True), ("INFO", False)])
+    def test_with_a_traceback_where_they_are_debugged(
+        self, written: Any, caplog: Any, level: str, shown: bool
+    ) -> None:
+        with caplog.at_level(level, "batchwright.faults"):
+            self.fault(written("return 1 / 0"))
+        assert shown == ("return 1 / 0" in caplog.text)

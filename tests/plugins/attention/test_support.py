@@ -201,7 +201,7 @@ def test_xformers_refuses_what_its_kernel_lacks(
 @pytest.mark.parametrize(
     ("versions", "expected"),
     [
-        ({}, "xformers is not installed; run: pip install 'batchwright[cuda]'"),
+        ({}, "xformers is not installed; run: pip install -e '.[cuda]'"),
         ({"xformers": "0.0.36"}, "it needs xformers >=0.0.35,<0.0.36, and 0.0.36 is installed"),
         ({"xformers": "0.0.35"}, "triton is not installed"),
     ],

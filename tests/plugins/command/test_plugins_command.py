@@ -6,7 +6,6 @@ import json
 
 from click.testing import CliRunner
 
-from batchwright.version import VERSION
 from batchwright_plugins.command.plugins import PluginsCommand
 
 PLUGIN = """
@@ -33,14 +32,35 @@ def plugins(*arguments: str):
     return CliRunner().invoke(PluginsCommand().build(), arguments, env={"COLUMNS": "160"})
 
 
-def test_table_shows_kind_name_distribution_and_options():
-    result = plugins()
+def test_each_component_is_a_line_under_its_kind():
+    lines = plugins("gate").output.splitlines()
 
-    assert result.exit_code == 0
-    rows = [line.split("│")[1:-1] for line in result.output.splitlines() if "│" in line]
-    cells = [[cell.strip() for cell in row] for row in rows]
-    assert ["policy", "fcfs", f"batchwright {VERSION}", ""] in cells
-    assert ["gate", "watermark", f"batchwright {VERSION}", "fraction = 0.01"] in cells
+    assert lines[0] == "gate"
+    (watermark,) = (line for line in lines if line.startswith("  watermark "))
+    assert watermark.endswith(".")
+    assert all(line.startswith("  ") for line in lines[1:])
+    assert not {*"│┃━"} & {*plugins().output}
+
+
+def test_one_component_has_its_options_and_their_help(install_distribution):
+    install_distribution("bw-mine", "3.0", entry_points={"mine": "bw_mine_one"}, bw_mine_one=PLUGIN)
+
+    lines = plugins("gate", "mine").output.splitlines()
+
+    assert lines[0] == "gate mine, from bw-mine 3.0"
+    assert lines[-4:] == [
+        "  fraction = 0.25  (a number, >= 0 and < 1)",
+        "      Share kept free.",
+        "  limit = none  (an integer, requests)",
+        "      Most requests.",
+    ]
+
+
+def test_unknown_kinds_are_refused_with_the_choices():
+    result = plugins("gates")
+
+    assert result.exit_code == 2
+    assert "there is no kind 'gates'. Did you mean 'gate'? Kinds: attention," in result.output
 
 
 def test_json_has_every_detail(install_distribution):
@@ -106,29 +126,13 @@ def test_config_adds_its_files_and_heeds_its_disable(tmp_path):
     assert "policy" not in [component["kind"] for component in listed["components"]]
 
 
-def test_narrow_table_shows_all_of_a_name_and_of_a_path(tmp_path):
-    path = tmp_path / "a-folder-whose-name-is-long" / "mine.py"
-    path.parent.mkdir()
-    path.write_text(PLUGIN)
-    toml = tmp_path / "run.toml"
-    toml.write_text(f'[plugins]\nload = ["{path.parent.name}/mine.py"]\n')
-
-    result = CliRunner().invoke(
-        PluginsCommand().build(), ["--config", str(toml)], env={"COLUMNS": "80"}
-    )
-
-    rows = [line.split("│") for line in result.output.splitlines() if "│" in line]
-    folded = "".join(row[3].strip() for row in rows)
-    assert str(path) in folded
-    assert "lowest-priority" in [row[2].strip() for row in rows]
-    assert "…" not in result.output
-
-
 def test_path_below_the_working_folder_is_shown_from_there(tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(PLUGIN)
     (tmp_path / "run.toml").write_text('[plugins]\nload = ["mine.py"]\n')
+    outside = plugins("gate", "--config", str(tmp_path / "run.toml")).output
     monkeypatch.chdir(tmp_path)
 
-    rows = [line.split("│") for line in plugins("--config", "run.toml").output.splitlines()]
+    inside = plugins("gate", "--config", "run.toml").output
 
-    assert [row[3].strip() for row in rows if row[2:3] and "mine" in row[2]] == ["mine.py"]
+    assert f"({tmp_path / 'mine.py'})" in outside
+    assert "(mine.py)" in inside

@@ -438,3 +438,24 @@ def test_decisions_differ_in_grants_hits_order_and_preemption() -> None:
     assert list(many.told(Decision({}, {}, ()))) == [
         "grants '0' 1, '1' 1, '2' 1, '3' 1, '4' 1, '5' 1 and 2 more"
     ]
+
+
+def test_runs_python_that_a_log_names_only_if_it_is_trusted(log: Path, tmp_path: Path) -> None:
+    """A log is data: the file that its header names leaves a trace if it is run."""
+    (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n{SHORTEST}")
+
+    def load(lines: list[dict[str, Any]]) -> None:
+        lines[0]["config"]["plugins"] = {"load": [str(tmp_path / "evil.py")]}
+
+    refused = run("replay", changed(log, load))
+    assert refused.exit_code == 2
+    assert f"would run again: {tmp_path / 'evil.py'}" in refused.output
+    assert "--trust-plugins" in refused.output
+    perfetto = ("--perfetto", tmp_path / "x.json")
+    for command in (("explain", "1", "--log", log), ("timeline", log, *perfetto)):
+        assert run(*command).exit_code == 0
+    assert not (tmp_path / "ran").exists()
+    assert run("replay", log, "-o", "plugins.load=[]").exit_code == 0
+    assert not (tmp_path / "ran").exists()
+    assert run("replay", log, "--trust-plugins").exit_code == 0
+    assert (tmp_path / "ran").exists()

@@ -328,7 +328,7 @@ def test_png_without_its_package_names_the_extra(
     result = timeline(log, "--png", log.parent / "out.png")
     assert result.exit_code == 1
     assert "--png needs the package resvg-py" in result.output
-    assert "pip install 'batchwright[png]'" in result.output
+    assert "pip install -e '.[png]'" in result.output
     assert not (log.parent / "out.png").exists()
 
 

@@ -20,6 +20,7 @@ from batchwright_plugins.executor.linear import make_linear
 from batchwright_plugins.executor.loaded_model import LoadedModel
 from batchwright_plugins.executor.plain_config import read_plain_config
 from batchwright_plugins.executor.rotary_table import RotaryTable
+from batchwright_plugins.executor.weight_check import stored_weights
 
 CPU = torch.device("cpu")
 CHANGES: dict[str, dict[str, Any]] = {
@@ -153,7 +154,8 @@ def test_unknown_weights_in_the_file_are_left_to_transformers(
     (tmp_path / "config.json").write_text((folder / "config.json").read_text())
     config = read_plain_config(tmp_path)
     assert config is not None
-    assert direct_loading.load_directly(tmp_path, "tiny", config, "auto", None) is None
+    stored = stored_weights(tmp_path, "tiny")
+    assert direct_loading.load_directly(tmp_path, "tiny", config, stored, "auto", None) is None
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])

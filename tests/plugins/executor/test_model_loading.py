@@ -49,16 +49,16 @@ def config_only(folder: Path, **config: Any) -> Path:
     ("config", "reason"),
     [
         ({"model_type": "bloom"}, "ALiBi"),
-        ({"model_type": "falcon"}, "ALiBi"),
+        ({"model_type": "falcon", "alibi": True}, "ALiBi"),
+        ({"model_type": "falcon", "alibi": False}, "a falcon model computes attention by classes"),
+        ({"model_type": "gpt_neo"}, "a gpt_neo model computes attention by classes of its own"),
+        ({"model_type": "recurrent_gemma"}, "recurrent state"),
+        ({"model_type": "zamba2"}, "recurrent state"),
         ({"model_type": "mpt"}, "ALiBi"),
         ({"model_type": "mamba"}, "recurrent state"),
         ({"model_type": "jamba"}, "recurrent state"),
         ({"model_type": "t5"}, "encoder"),
         ({"model_type": "qwen3_next"}, "linear_attention"),
-        (
-            {"model_type": "llama", "rope_scaling": {"rope_type": "dynamic", "factor": 2.0}},
-            "longest request",
-        ),
         ({"model_type": "unheard-of"}, "configuration cannot be read"),
         ({"model_type": "llama"}, "cannot be loaded"),
     ],
@@ -86,6 +86,16 @@ def test_load_refuses_more_positions_than_the_model_has(tiny_model: Callable[...
     with pytest.raises(ModelError, match="256 positions"):
         load(folder, max_model_len=257)
     assert load(folder, max_model_len=99).max_model_len == 99
+
+
+def test_load_refuses_dynamic_frequencies_where_they_would_change(tmp_path: Path) -> None:
+    """Up to the model's own positions they are those of any other model."""
+    rope = {"rope_type": "dynamic", "factor": 2.0}
+    folder = config_only(tmp_path, model_type="llama", rope_scaling=rope)
+    with pytest.raises(ModelError, match=r"longest request.* at most 2048"):
+        load(folder, max_model_len=2049)
+    with pytest.raises(ModelError, match="cannot be loaded"):
+        load(folder, max_model_len=2048)
 
 
 def test_load_refuses_an_unknown_dtype(tiny_model: Callable[..., Path]) -> None:

@@ -20,6 +20,7 @@ from batchwright_plugins.attention.torch_paged import TorchAttention
 
 MODELS: list[tuple[str, dict[str, Any]]] = [
     ("llama", {}),
+    ("llama", {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}}),
     ("qwen2", {}),
     ("qwen3", {}),
     ("mistral", {"sliding_window": 9}),
@@ -34,6 +35,7 @@ MODELS: list[tuple[str, dict[str, Any]]] = [
     ("gpt2", {}),
     ("gpt_neox", {"rotary_pct": 0.5}),
     ("opt", {"ffn_dim": 64, "word_embed_proj_dim": 48}),
+    ("jamba", {"attn_layer_period": 1, "attn_layer_offset": 0, "num_experts": 2}),
 ]
 
 each_backend = pytest.mark.parametrize(

@@ -12,12 +12,12 @@ import attrs
 from batchwright.assembly import Assembly
 from batchwright.clock import VirtualClock
 from batchwright.config import Use
-from batchwright.exceptions import BatchwrightError, InvariantError
+from batchwright.exceptions import OUTSIDE, BatchwrightError, InvariantError
 from batchwright.plugin_manager import PluginManager
 from batchwright.version import VERSION
 from batchwright_plugins.command.arriving import Arriving
 from batchwright_plugins.command.caps import Caps
-from batchwright_plugins.command.chosen_workload import make_workload, pace_of
+from batchwright_plugins.command.chosen_workload import arrivals_of, make_workload, pace_of
 from batchwright_plugins.command.comparison.cell import file_digest, own_files, short_digest
 from batchwright_plugins.command.comparison.code_files import loaded_files
 from batchwright_plugins.command.comparison.recorder import RECORDER, Recorder, RecorderPlugin
@@ -71,13 +71,17 @@ def observe_cell(cell: Cell) -> tuple[dict[str, Any], dict[str, Any]]:
     seen: dict[str, Any] = {"decision_seconds": 0.0, "decisions": 0}
     try:
         engine, simulation = _prepare(cell, plugins)
-    except Exception as error:
+    except OUTSIDE:
+        raise
+    except BaseException as error:
         return {**record, "fault": _fault(error)}, {**seen, "modules": _others(cell, plugins)}
     try:
         simulation.run()
         record["fault"] = _wrong_books(engine, simulation)
         record.update(_outcome(cell, engine, simulation))
-    except Exception as error:
+    except OUTSIDE:
+        raise
+    except BaseException as error:
         record["fault"] = _fault(error)
     finally:
         engine.close()
@@ -100,7 +104,7 @@ def _policy_code(cell: Cell, plugins: PluginManager) -> dict[str, Any]:
 def _prepare(cell: Cell, plugins: PluginManager) -> tuple[Engine, Simulation]:
     assembly = Assembly(_watched(cell), plugins=plugins, clock=VirtualClock())
     workload = make_workload(assembly)
-    arriving = Arriving(workload.arrivals(), pace=pace_of(workload, cell.rate), limit=cell.limit)
+    arriving = Arriving(arrivals_of(workload), pace=pace_of(workload, cell.rate), limit=cell.limit)
     section = assembly.config.simulation
     caps = Caps(section.max_tokens, workload, workload.ctx.stream("caps"))
     engine = assembly.simulator()
@@ -157,7 +161,7 @@ def _wrong_books(engine: Engine, simulation: Simulation) -> dict[str, str] | Non
     return {"kind": BROKE, "message": "; ".join(wrong)} if wrong else None
 
 
-def _fault(error: Exception) -> dict[str, str]:
+def _fault(error: BaseException) -> dict[str, str]:
     if isinstance(error, InvariantError):
         return {"kind": BROKE, "message": str(error)}
     if isinstance(error, BatchwrightError):

@@ -172,7 +172,7 @@ def _ranking(key: str | None, has_targets: bool) -> str:
     return chosen
 
 
-class _Interrupted(BaseException):
+class _Interrupted(KeyboardInterrupt):
     """A signal asks to stop; nothing but ``run`` may catch it."""
 
     def __init__(self, number: int) -> None:
