@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from batchwright.exceptions import ConfigError
 from batchwright.sampling_params import SamplingParams
+from batchwright.text_file import decode_text, read_text
 from batchwright_plugins.command.prompt_line import LineError, PromptLine, parse_json_line
 
 if TYPE_CHECKING:
@@ -68,16 +69,9 @@ def read_prompts(path: Path, sampling: SamplingParams) -> list[PromptLine]:
 
 
 def _read(path: Path, name: str) -> str:
-    try:
-        data = sys.stdin.buffer.read() if str(path) == STDIN else path.read_bytes()
-        return data.decode("utf-8-sig").replace("\r\n", "\n")
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", source=name) from error
-    except UnicodeDecodeError as error:
-        number = data.count(b"\n", 0, error.start) + 1
-        raise ConfigError(
-            f"expected UTF-8, got the byte {data[error.start]:#04x}", source=f"{name}:{number}"
-        ) from error
+    if str(path) == STDIN:
+        return decode_text(sys.stdin.buffer.read(), name)
+    return read_text(path)
 
 
 def _holds_json(path: Path, first_line: str) -> bool:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from functools import cached_property
-from math import inf, isfinite
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
 
 from batchwright.option import option
 from batchwright.protocols import Arrival, Workload
-from batchwright_plugins.workload.lines import TraceFile
+from batchwright_plugins.workload.lines import MOST_SECONDS, MOST_TOKENS, TraceFile
 from batchwright_plugins.workload.prompts import OWN_TOKENS, SHARED_TOKENS, pieces
 
 if TYPE_CHECKING:
@@ -32,6 +31,12 @@ _FIELDS: Final[dict[str, tuple[type[Any], ...]]] = {
     "output_token_id": (int,),
 }
 _WORDS = {str: "a string", int: "an integer", float: "a finite number", dict: "an object"}
+_BOUNDS: Final = {
+    "priority": (-(1 << 63), (1 << 63) - 1),
+    "deadline": (-MOST_SECONDS, MOST_SECONDS),
+    "max_tokens": (1, MOST_TOKENS),
+    "output_token_id": (0, (1 << 32) - 1),
+}
 _OWN: Final = ("time", "prompt_tokens", "output_tokens", "prompt_token_ids", "prefix")
 
 
@@ -67,12 +72,14 @@ class Jsonl(Workload):
 
     def arrivals(self) -> Iterator[Arrival]:
         last = None
-        for number, line in self.file.lines():
-            arrival = self._arrival(number, line)
+        for number, record in self.file.objects():
+            arrival = self._arrival(number, record)
             if last is not None and arrival.time < last:
                 raise self.file.broken(number, f"a time not before {last}", arrival.time)
             last = arrival.time
             yield arrival
+        if last is None:
+            raise self.file.empty()
 
     @property
     def max_output_tokens(self) -> int:
@@ -89,26 +96,15 @@ class Jsonl(Workload):
         for arrival in self.arrivals():
             times.append(arrival.time)
             longest = max(longest, arrival.num_output_tokens)
-        if not times:
-            raise self.file.empty()
         span = times[-1] - times[0]
         return ((len(times) - 1) / span if span > 0 else None), longest
 
-    def _arrival(self, number: int, line: str) -> Arrival:
-        try:
-            record = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise self.file.broken(number, f"a JSON object ({error})", line) from None
-        if not isinstance(record, dict):
-            raise self.file.broken(number, "a JSON object", record)
+    def _arrival(self, number: int, record: dict[str, Any]) -> Arrival:
         unknown = sorted(set(record).difference(_OWN, _FIELDS))
         if unknown:
             raise self.file.broken(number, f"only keys of {[*_OWN, *_FIELDS]}", unknown[0])
-        time = record.get("time")
-        if isinstance(time, bool) or not isinstance(time, int | float) or not 0 <= time < inf:
-            raise self.file.broken(number, "time, a number >= 0 and < inf", time)
         return Arrival(
-            time=float(time),
+            time=self.file.seconds(number, "time", record.get("time")),
             prompt_token_ids=self._prompt(number, record),
             num_output_tokens=self.file.count(number, "output_tokens", record.get("output_tokens")),
             **self._fields(number, record),
@@ -122,6 +118,9 @@ class Jsonl(Workload):
             value = record[name]
             if isinstance(value, bool) or not isinstance(value, kinds) or not _is_sound(value):
                 raise self.file.broken(number, f"{name}, {_WORDS[kinds[-1]]}", value)
+            if name in _BOUNDS and not _BOUNDS[name][0] <= value <= _BOUNDS[name][1]:
+                least, most = _BOUNDS[name]
+                raise self.file.broken(number, f"{name}, from {least} to {most}", value)
             fields[name] = value
         return fields
 
