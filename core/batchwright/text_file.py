@@ -44,12 +44,13 @@ def read_text(path: Path, option: str = "") -> str:
             return decode_text(file.read(), str(path))
 
 
-def text_lines(path: Path, option: str = "") -> Iterator[str]:
+def text_lines(path: Path, option: str = "", *, errors: str = "strict") -> Iterator[str]:
     """Read a text file line by line; each line has its end.
 
     Args:
         path: The file, or a pipe.
         option: TOML path of the option that names it.
+        errors: What becomes of bytes that are no UTF-8, as for ``open``.
 
     Raises:
         ConfigError: It cannot be read, or is no UTF-8; names the file, and the line.
@@ -61,7 +62,7 @@ def text_lines(path: Path, option: str = "") -> Iterator[str]:
             _check_kind(file, path, option)
             with _opening(path, option):
                 _check_encoding(file.peek(4), str(path))
-            yield from TextIOWrapper(file, encoding="utf-8-sig")
+            yield from TextIOWrapper(file, encoding="utf-8-sig", errors=errors)
     except UnicodeDecodeError as error:
         raise _undecodable(path) from error
     except OSError as error:

@@ -9,10 +9,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import click
 from attrs import define, field
 
-from batchwright_plugins.command.log_file import follow_log, header_of, recorded_policy
+from batchwright_plugins.command.log_file import damaged, follow_log, header_of, recorded_policy
 
 if TYPE_CHECKING:
     from batchwright_plugins.observer.decision_trail import DecisionTrail
@@ -105,7 +104,7 @@ class Recording:
         lists_blocks: Whether blocks are listed by id.
 
     Raises:
-        ClickException: It cannot be read, or is no decision log.
+        ConfigError: It cannot be read, or is no decision log.
     """
 
     def __init__(self, path: Path) -> None:
@@ -126,9 +125,8 @@ class Recording:
         for line, trail in enumerate(follow_log(path), 2):
             try:
                 self._read(line, trail)
-            except (LookupError, TypeError, ValueError) as error:
-                problem = f"line {line} does not go with those before it ({error!r})"
-                raise click.ClickException(f"{path}: {problem}; the log is damaged") from error
+            except (LookupError, ValueError) as error:
+                raise damaged(path, line, str(error)) from error
         self._live.clear()
 
     @property
