@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 
+from batchwright.chat import MessageError, normalize_messages
 from batchwright.clock import Clock
 from batchwright.detokenizer import Detokenizer
 from batchwright.exceptions import BatchwrightError, ExecutorError, RequestRefusedError
@@ -31,7 +32,7 @@ from batchwright.scheduler import Scheduler
 
 _log = logging.getLogger("batchwright.engine")
 
-Prompt = str | Sequence[int] | Sequence[Mapping[str, str]]
+Prompt = str | Sequence[int] | Sequence[Mapping[str, Any]]
 """Text, token ids, or a conversation (``{"role": ..., "content": ...}``)."""
 
 
@@ -255,9 +256,11 @@ class Engine:
             try:
                 if isinstance(prompt, str):
                     return self.tokenizer.encode(prompt)
-                return self.tokenizer.encode_chat(prompt)  # type: ignore[arg-type]
+                return self.tokenizer.encode_chat(normalize_messages(prompt))
             except BatchwrightError:
                 raise
+            except MessageError as error:
+                raise RequestRefusedError(request_id, str(error)) from error
             except Exception as error:  # e.g. a lone surrogate; one request's fault alone
                 reason = f"its prompt cannot be tokenized: {type(error).__name__}: {error}"
                 raise RequestRefusedError(request_id, reason) from error

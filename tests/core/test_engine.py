@@ -99,7 +99,7 @@ def test_stop_string_ends_and_cuts_the_text() -> None:
 
 def test_conversations_use_the_chat_template() -> None:
     engine = make_engine(tokenizer=Letters())
-    messages = [{"role": "user", "content": "hi"}]
+    messages = [{"role": "user", "content": [{"type": "text", "text": "hi"}], "name": None}]
     (output,) = engine.generate([messages], SamplingParams(max_tokens=2))
     assert output.token_ids == expected(Letters().encode("hi"), 2)
 

@@ -27,8 +27,13 @@ class Tokenizer(Protocol):
         """Tokens of a text, as the model expects a prompt to begin."""
         ...
 
-    def encode_chat(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
-        """Tokens of a conversation under the model's chat template, ready to answer."""
+    def encode_chat(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
+        """Tokens of a conversation under the model's chat template, ready to answer.
+
+        Args:
+            messages: ``role`` and ``content``, texts; as ``batchwright.chat`` normalizes them,
+                ``name``, ``tool_call_id``, ``reasoning_content`` and ``tool_calls`` beside.
+        """
         ...
 
     def decode(self, token_ids: Sequence[int]) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 from attrs import Factory, frozen
 
+from batchwright.chat import MessageError, normalize_messages
 from batchwright.sampling_params import SamplingParams
 from batchwright.suggest import did_you_mean
 
@@ -110,6 +111,7 @@ def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 def _check_known(key: str, known: Sequence[str], path: str = "") -> None:
     if key not in known:
+        key = _short(key)[1:-1]
         raise LineError(
             f"{path}{key}: unknown key.{did_you_mean(key, known)} Keys: {', '.join(known)}"
         )
@@ -138,13 +140,9 @@ def _prompt(table: Mapping[str, Any]) -> Prompt:
         return value
     if key == "prompt_token_ids" and _is_list(value, _is_token_id):
         return value  # type: ignore[no-any-return]
-    if key == "messages" and _is_list(value, _is_message):
-        return value  # type: ignore[no-any-return]
-    expected = {
-        "prompt": "a string",
-        "prompt_token_ids": "a list of integers from 0 to 2**32 - 1",
-        "messages": 'a list of {"role": "...", "content": "..."}',
-    }
+    if key == "messages":
+        return _messages(value)
+    expected = {"prompt": "a string", "prompt_token_ids": "a list of integers from 0 to 2**32 - 1"}
     raise LineError(f"{key}: expected {expected[key]}, got {_short(value)}")
 
 
@@ -156,12 +154,13 @@ def _is_token_id(value: object) -> bool:
     return type(value) is int and 0 <= value < 1 << 32
 
 
-def _is_message(value: object) -> bool:
-    return (
-        isinstance(value, dict)
-        and value.keys() == {"role", "content"}
-        and all(isinstance(part, str) for part in value.values())
-    )
+def _messages(value: Any) -> Prompt:
+    """A conversation, as it is given; the engine normalizes it once more."""
+    try:
+        normalize_messages(value)
+    except MessageError as error:
+        raise LineError(str(error)) from None
+    return value  # type: ignore[no-any-return]
 
 
 def _sampling(table: Mapping[str, Any], default: SamplingParams) -> SamplingParams:
@@ -195,5 +194,5 @@ def _fields(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _short(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False)
+    text = json.dumps(value, ensure_ascii=False).encode(errors="backslashreplace").decode()
     return text if len(text) <= 60 else f"{text[:57]}..."

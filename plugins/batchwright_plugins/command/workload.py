@@ -62,12 +62,16 @@ def _describe(
     """
     from batchwright.assembly import Assembly
     from batchwright.config import load_config
+    from batchwright.exceptions import ConfigError
     from batchwright_plugins.command.chosen_workload import choose_workload, make_workload
     from batchwright_plugins.command.description import describe, rows
 
     loaded = load_config(config, overrides)
     assembly = Assembly(choose_workload(loaded, source))
-    facts = describe(make_workload(assembly).arrivals(), limit, block_size)
+    workload = make_workload(assembly)
+    facts = describe(workload.arrivals(), limit, block_size)
+    if not facts["requests"]:
+        raise ConfigError("holds no request that arrives", path=workload.ctx.path)
     if as_json:
         click.echo(json.dumps(facts, indent=2))
         return

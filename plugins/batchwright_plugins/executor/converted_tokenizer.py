@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from jinja2 import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer
 
+from batchwright.chat import unplaced_key
 from batchwright.exceptions import ModelError
 
 __all__ = ["ConvertedTokenizer"]
@@ -32,19 +34,23 @@ class ConvertedTokenizer:
         except Exception as error:  # tokenizers raises Exception itself
             raise ModelError(f"the tokenizer in {folder} cannot be loaded: {error}") from error
         environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-        self._template = environment.from_string(config["chat_template"])
+        self._source: str = config["chat_template"]
+        self._template = environment.from_string(self._source)
         self._alone: dict[int, str] = {}
 
     def encode(self, text: str) -> list[int]:
         """Tokens of a text."""
         return list(self._tokenizer.encode(text).ids)
 
-    def encode_chat(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
+    def encode_chat(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
         """Tokens of a conversation, up to where the assistant answers.
 
         Raises:
             ModelError: The chat template refuses the messages.
         """
+        unplaced = unplaced_key(messages, self._source)
+        if unplaced:
+            raise ModelError(f"{unplaced}: this model's chat template has no place for it")
         try:
             text = self._template.render(messages=messages, add_generation_prompt=True)
         except (TemplateError, TypeError) as error:
