@@ -221,7 +221,7 @@ class ReplayedRun:
         config = Config.from_dict(
             table,
             base_path=self.recording.path.parent / header.get("folder", "."),
-            source=f"the configuration in {self.recording.path}",
+            source=f"the configuration in {self.recording.path}:1",
         )
         if self.from_step and self.policy != first:
             config = self._hand_over(config, first)

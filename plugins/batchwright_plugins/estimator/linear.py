@@ -99,7 +99,7 @@ class Linear(Estimator):
         is_number = isinstance(value, float | int) and not isinstance(value, bool)
         if not is_number or not 0 <= value <= _MOST_SECONDS:
             problem = f"expected {name}, a number of seconds >= 0 and <= {_MOST_SECONDS:g}"
-            given = getattr(self.options, name) is not None
+            given = getattr(self.options, name, None) is not None
             source = "" if given else str(self.file)
             raise ConfigError(f"{problem}, got {_short(value)}", path=self.ctx.path, source=source)
         return float(value)

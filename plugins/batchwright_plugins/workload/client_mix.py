@@ -126,7 +126,10 @@ def read_clients(path: Path, option: str) -> list[Client]:
             missing = f"chunk-{number}-dataset.json"
             raise ConfigError(f"has chunk-{number}-trace.csv, but no {missing}", source=str(path))
         lengths = dict(_lengths(*texts[number, "dataset.json"]))
-        windows = list(_windows(*texts[number, "trace.csv"]))
+        name, text = texts[number, "trace.csv"]
+        windows = list(_windows(name, text))
+        if not windows:
+            raise ConfigError("holds no window of time", source=f"{name}:1")
         if lengths:
             clients.append(Client(number, windows, lengths))
     if not clients:
