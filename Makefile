@@ -24,9 +24,10 @@ PYTEST_ARGS ?=
 TRACES ?=
 SIMULATION_ARGS ?=
 BENCH_ARGS ?=
+FUZZ_CASES ?= 10000
 
 .DEFAULT_GOAL = help
-.PHONY: help demo compare test lint format pytest reference clean gpu-check bench bench-policies bench-engine bench-peers diff-vllm record-golden
+.PHONY: help demo compare test lint format pytest fuzz reference clean gpu-check bench bench-policies bench-engine bench-peers diff-vllm record-golden
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -52,6 +53,9 @@ format: $(STAMP)-test  ## Let ruff format and fix
 
 pytest: $(STAMP)-test $(STAMP)-model  ## Run the tests; PYTEST_ARGS="-k word" for some
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+fuzz: $(STAMP)-test  ## Mutate every file that is read, FUZZ_CASES=10000 times each
+	PYTHONPATH=tests:core:plugins $(BIN)/python -m fuzz --cases $(FUZZ_CASES) --output tests/fuzz/results.json
 
 reference: $(STAMP)-test  ## Write the generated pages of docs/reference anew
 	$(BIN)/python -m batchwright_plugins.command.reference > docs/reference/configuration.md

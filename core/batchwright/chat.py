@@ -62,7 +62,8 @@ def _normalize(path: str, message: Any) -> dict[str, Any]:
     for key in given:
         if key not in _KEYS:
             hint = did_you_mean(key, _KEYS)
-            raise MessageError(f"{path}.{key}: unknown key.{hint} Keys: {', '.join(_KEYS)}")
+            shown = _short(key)[1:-1]
+            raise MessageError(f"{path}.{shown}: unknown key.{hint} Keys: {', '.join(_KEYS)}")
     for key in ("role", *(key for key in _TEXTS if key in given)):
         if not isinstance(given.get(key), str) or not given[key]:
             found = _short(message.get(key))

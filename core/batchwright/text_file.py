@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import os
+import re
 import stat
 import tomllib
 from collections.abc import Iterator
@@ -23,6 +24,11 @@ _FOREIGN: Final = (  # UTF-32's mark begins with UTF-16's
     (codecs.BOM_UTF16_BE, "is UTF-16; save it as UTF-8"),
     (b"\x1f\x8b", "is compressed (gzip); unpack it first"),
     (b"PK\x03\x04", "is compressed (zip); unpack it first"),
+)
+_MOST_DEPTH: Final = 100
+_KEY: Final = r"""(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')"""
+_DEEP_KEY: Final = re.compile(
+    rf"^[ \t]*+\[{{0,2}}+[ \t]*+(?:{_KEY}[ \t]*+\.[ \t]*+){{{_MOST_DEPTH}}}", re.MULTILINE
 )
 
 
@@ -108,12 +114,34 @@ def parse_toml(text: str, source: str) -> dict[str, Any]:
     Raises:
         ConfigError: It is none; names the file, and the line as far as that is known.
     """
+    deep = _DEEP_KEY.search(text)
+    if deep is not None:  # tomllib would take quadratic time
+        line = text.count("\n", 0, deep.start()) + 1
+        raise ConfigError("is not valid TOML: a key has too many parts", source=f"{source}:{line}")
     try:
-        return tomllib.loads(text)
+        table = tomllib.loads(text)
+        _check_values(table, source)
+        return table
     except RecursionError:
         raise ConfigError("is not valid TOML: it is nested too deeply", source=source) from None
     except ValueError as error:  # an integer of thousands of digits is one, too
         raise ConfigError(f"is not valid TOML: {error}", source=source) from error
+
+
+def _check_values(table: dict[str, Any], source: str) -> None:
+    """Refuse what TOML has not (integers beyond 64 bits), and tables in tables without end."""
+    pairs: list[tuple[str, Any, int]] = [(name, value, 1) for name, value in table.items()]
+    while pairs:
+        path, value, depth = pairs.pop()
+        if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+            raise ConfigError("expected an integer of 64 bits", path=path, source=source)
+        if depth > _MOST_DEPTH:
+            path = f"{path[:60]}..."
+            raise ConfigError("is nested too deeply", path=path, source=source)
+        if isinstance(value, dict):
+            pairs += [(f"{path}.{name}", item, depth + 1) for name, item in value.items()]
+        elif isinstance(value, list):
+            pairs += [(f"{path}[{i}]", item, depth + 1) for i, item in enumerate(value)]
 
 
 @contextmanager

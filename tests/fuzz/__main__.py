@@ -32,7 +32,7 @@ from .targets import TARGETS, Target
 
 _SECONDS = 10
 _MEMORY = 1 << 30
-_MOST_FAILURES = 10
+_MOST_FAILURES = 5
 
 
 class _Hang(BaseException):
@@ -82,7 +82,8 @@ def run_target(target: Target, seed: int, cases: range) -> dict[str, Any]:
     slowest, failures = 0.0, []
     with tempfile.TemporaryDirectory() as name:
         for case in cases:
-            print(f"\r{target.name}: {case}", end="", file=sys.stderr)
+            if case % 100 == 0:
+                print(f"{target.name}: {case}", file=sys.stderr)
             files = files_of(target, seed, case)
             begin = time.process_time()
             end, said = run_case(target, Path(name), files)
@@ -107,7 +108,7 @@ def run_all(targets: list[Target], seed: int, num_cases: int) -> dict[str, Any]:
             said = f"the process died ({done.returncode}) at: {done.stderr[-2000:]}"
             found[target.name] = {"failed": 1, "failures": [{"case": None, "said": said}]}
         else:
-            found[target.name] = json.loads(done.stdout)
+            found |= json.loads(done.stdout)
         print(f"{target.name}: {_told(found[target.name])}", flush=True)
         for failure in found[target.name]["failures"]:
             print(f"--- seed {seed}, case {failure['case']}: {failure['said']}", flush=True)
@@ -132,10 +133,9 @@ def main() -> int:
     if given.case is not None:
         return _run_one(targets[0], given.seed, given.case)
     if given.worker:
-        samples = [target.files() for target in targets]
-        assert samples
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-        print(json.dumps(run_target(targets[0], given.seed, range(given.cases))))
+        cases = range(given.cases)
+        print(json.dumps({t.name: run_target(t, given.seed, cases) for t in targets}))
         return 0
     found = run_all(targets, given.seed, given.cases)
     if given.output is not None:
