@@ -268,7 +268,8 @@ def _toml_value(chance: random.Random, data: bytes) -> bytes:
     key = lines[at].partition(b"=")[0].strip() or b"a"
     values = (
         *_NUMBERS, "[]", "[[]]", "{}", '""', '"x"', '"\\u0000"', "[1, 'a']", "{a = 1}",
-        "1979-05-27", "07:32:00", "1979-05-27T07:32:00Z", "'''a\nb'''", '"\\ud800"', "true", "[" * 2000, '"~x/y"',
+        "1979-05-27", "07:32:00", "1979-05-27T07:32:00Z",
+        "'''a\nb'''", '"\\ud800"', "true", "[" * 2000, '"~x/y"',
     )  # fmt: skip
     match chance.randrange(4):
         case 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cache
 from itertools import islice, pairwise
 from pathlib import Path
@@ -102,10 +103,16 @@ def _workload(name: str, file: str) -> Callable[[Path], None]:
     return run
 
 
-def _recognized(folder: Path) -> None:
-    source = str(folder / "trace")
-    chosen = choose_workload(Config(), source, _plugins())
-    _workload(chosen.simulation.workload, "trace")(folder)
+def _trace(name: str) -> Callable[[Path], None]:
+    """Read a trace by its name, after its format was looked for."""
+    read = _workload(name, "trace")
+
+    def run(folder: Path) -> None:
+        with suppress(ConfigError):
+            choose_workload(Config(), str(folder / "trace"), _plugins())
+        read(folder)
+
+    return run
 
 
 def _estimator(table: dict[str, Any]) -> Callable[[Path], None]:
@@ -208,14 +215,7 @@ TARGETS = [
     Target("toml", lambda: {"run.toml": samples.CONFIG}, _toml, has_lines=False),
     Target("prompts", lambda: {"prompts.jsonl": samples.PROMPTS}, _prompts("prompts.jsonl")),
     Target("text prompts", lambda: {"p.txt": samples.TEXTS}, _prompts("p.txt")),
-    *(
-        Target(name, _of(trace=data), _workload(name, "trace"), form)
-        for name, (data, form) in _TRACES.items()
-    ),
-    *(
-        Target(f"recognized {name}", _of(trace=data), _recognized, form)
-        for name, (data, form) in _TRACES.items()
-    ),
+    *(Target(name, _of(trace=data), _trace(name), form) for name, (data, form) in _TRACES.items()),
     Target("servegen", lambda: samples.SERVEGEN, _workload("servegen", ".")),
     *(
         Target(

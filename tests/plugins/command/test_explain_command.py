@@ -162,6 +162,15 @@ def test_damaged_log_names_the_line(log: Path) -> None:
     assert f"{log}:4: is no JSON" in explain("A", "--log", log).output
 
 
+def test_a_byte_order_mark_and_a_cut_letter_are_no_damage(log: Path) -> None:
+    whole = explain("A", "--log", log).output
+    log.write_bytes(b"\xef\xbb\xbf" + log.read_bytes() + b'{"time":9,"added":{"\xc3')
+    assert explain("A", "--log", log).output == whole
+    log.write_bytes(log.read_bytes() + b'"}\n{}\n')
+    number = log.read_bytes().count(b"\n") - 1
+    assert f"{log}:{number}: is no JSON; the log is damaged" in explain("A", "--log", log).output
+
+
 def test_an_unknown_request_is_answered_with_some_that_are_known(log: Path) -> None:
     result = explain("17", "--log", log)
     assert result.exit_code == 1

@@ -270,6 +270,34 @@ def test_measured_reads_what_calibrate_writes(tmp_path: Path) -> None:
         make("measured", tmp_path, path="nowhere.toml")
 
 
+def test_a_byte_order_mark_is_no_part_of_a_profile(tmp_path: Path) -> None:
+    lines = [f"{name} = {value}" for name, value in COEFFICIENTS.items() if name != "overhead"]
+    (tmp_path / "measured.toml").write_text("\n".join(lines), encoding="utf-8-sig")
+    shape = StepShape.of([(1, 10), (4, 100)])
+    linear = make("linear", **{**COEFFICIENTS, "overhead": 0.0})
+    assert make("measured", tmp_path).step_time(shape) == linear.step_time(shape)
+    (tmp_path / "measured.toml").write_text("\n".join(lines), encoding="utf-16")
+    with pytest.raises(ConfigError, match=r"measured\.toml: is UTF-16; save it as UTF-8"):
+        make("measured", tmp_path)
+
+
+@pytest.mark.parametrize("value", ["inf", "-1", "true", '"x"', "1e5"])
+def test_a_coefficient_that_is_no_time_is_refused(tmp_path: Path, value: str) -> None:
+    lines = [f"{name} = {value}" for name in COEFFICIENTS if name != "overhead"]
+    (tmp_path / "measured.toml").write_text("\n".join(lines))
+    with pytest.raises(
+        ConfigError, match=r"measured\.toml: .*a number of seconds >= 0 and <= 3600"
+    ):
+        make("measured", tmp_path)
+
+
+def test_tiny_coefficients_leave_room_for_many_tokens() -> None:
+    names = [name for name in COEFFICIENTS if name not in ("base", "overhead")]
+    tiny = make("linear", base=1.0, **dict.fromkeys(names, 5e-324))
+    assert tiny.max_tokens(1.0, StepShape(1, 10)) >= 1 << 24
+    assert tiny.max_tokens(0.5, StepShape(1, 10)) == 0
+
+
 # -- What components see -------------------------------------------------------------------
 
 
