@@ -69,9 +69,9 @@ def _normalize(path: str, message: Any) -> dict[str, Any]:
             found = _short(message.get(key))
             raise MessageError(f"{path}.{key}: expected a non-empty string, got {found}")
     calls = _calls(f"{path}.tool_calls", given.get("tool_calls", []))
-    found = {**given, "content": _content(f"{path}.content", given, is_optional=bool(calls))}
-    found.pop("tool_calls", None)
-    return {**found, "tool_calls": calls} if calls else found
+    given["content"] = _content(f"{path}.content", given, is_optional=bool(calls))
+    given.pop("tool_calls", None)
+    return {**given, "tool_calls": calls} if calls else given
 
 
 def _content(path: str, message: Mapping[str, Any], *, is_optional: bool) -> str:
