@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -22,6 +23,8 @@ _END: Final = 2
 """What a line says at least of a request's end."""
 _BEGIN: Final = 3
 """The same of its begin."""
+_TEXTS: Final = ("client", "group", "slo_class", "cache_salt", "adapter")
+_CONTENTS: Final = re.compile(r"(?:[A-Za-z0-9+/]{8})*+")
 
 
 def check_header(header: Mapping[str, Any]) -> None:
@@ -79,6 +82,14 @@ def _is_reason(value: Any) -> bool:
     return isinstance(value, str)
 
 
+def _is_contents(value: Any) -> bool:
+    return isinstance(value, str) and _CONTENTS.fullmatch(value) is not None
+
+
+def _is_priority(value: Any) -> bool:
+    return type(value) is int and -(1 << 63) <= value < 1 << 63
+
+
 def _is_done(value: Any) -> bool:
     return (
         isinstance(value, list) and len(value) == 2 and _is_step(value[0]) and _is_number(value[1])
@@ -99,7 +110,10 @@ def _is_begin(value: Any) -> bool:
 def _is_fields(value: Any) -> bool:
     return (
         isinstance(value, dict)
-        and isinstance(value.get("contents", ""), str)
+        and _is_contents(value.get("contents", ""))
+        and all(isinstance(value.get(name, ""), str) for name in _TEXTS)
+        and _is_number(value.get("deadline", 0))
+        and _is_priority(value.get("priority", 0))
         and isinstance(value.get("hints", {}), dict)
         and isinstance(value.get("features", []), list)
     )
@@ -111,7 +125,7 @@ def _is_end(value: Any) -> bool:
         and len(value) >= _END
         and all(map(_is_reason, value[:2]))
         and all(map(_is_count, value[2:3]))
-        and all(map(_is_reason, value[3:4]))
+        and all(map(_is_contents, value[3:4]))
     )
 
 

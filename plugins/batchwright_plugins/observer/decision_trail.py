@@ -221,7 +221,10 @@ def _parse(row: str) -> Any:
     if not row.isascii():
         row.encode()  # a byte that is no UTF-8 has become half a character
     try:
-        return json.loads(row)
+        line = json.loads(row)
+        if "\\u" in row:
+            json.dumps(line, ensure_ascii=False).encode()
+        return line
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
