@@ -29,9 +29,10 @@ BENCH_ARGS ?=
 ROUNDS ?= 3
 RESULTS ?= tests/benchmarks/results
 ENGINES = $(BIN)/python tests/benchmarks/engine_speed.py --peer-python $(PEER_VENV)/bin/python
+FUZZ_CASES ?= 10000
 
 .DEFAULT_GOAL = help
-.PHONY: help demo compare test test-slow nightly lint format pytest reference clean gpu-check bench bench-policies bench-engine bench-peers bench-record bench-tables diff-vllm record-golden
+.PHONY: help demo compare test test-slow nightly lint format pytest fuzz reference clean gpu-check bench bench-policies bench-engine bench-peers bench-record bench-tables diff-vllm record-golden
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -63,6 +64,9 @@ format: $(STAMP)-test  ## Let ruff format and fix
 
 pytest: $(STAMP)-test $(STAMP)-model  ## Run the tests; PYTEST_ARGS="-k word" for some
 	$(BIN)/python -m pytest $(FAST) $(PYTEST_ARGS)
+
+fuzz: $(STAMP)-test  ## Mutate every file that is read, FUZZ_CASES=10000 times each
+	PYTHONPATH=tests:core:plugins $(BIN)/python -m fuzz --cases $(FUZZ_CASES) --output tests/fuzz/results.json
 
 reference: $(STAMP)-test  ## Write the generated pages of docs/reference anew
 	$(BIN)/python -m batchwright_plugins.command.reference > docs/reference/configuration.md

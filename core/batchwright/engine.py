@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import attrs
 
+from batchwright.chat import MessageError, normalize_messages
 from batchwright.clock import Clock, MonotonicClock
 from batchwright.detokenizer import Detokenizer
 from batchwright.exceptions import (
@@ -44,7 +45,7 @@ LONGEST_SLEEP: Final = 1.0
 POLL: Final = 0.005
 """Seconds between two looks, where what is waited for tells nothing."""
 
-Prompt = str | Sequence[int] | Sequence[Mapping[str, str]]
+Prompt = str | Sequence[int] | Sequence[Mapping[str, Any]]
 """Text, token ids, or a conversation (``{"role": ..., "content": ...}``)."""
 
 _LEAST_SPECIAL: Final = 3
@@ -380,9 +381,11 @@ class Engine:
             try:
                 if isinstance(prompt, str):
                     return self.tokenizer.encode(prompt)
-                return self.tokenizer.encode_chat(prompt)  # type: ignore[arg-type]
+                return self.tokenizer.encode_chat(normalize_messages(prompt))
             except (BatchwrightError, *OUTSIDE):
                 raise
+            except MessageError as error:
+                raise RequestRefusedError(request_id, str(error)) from error
             except BaseException as error:  # e.g. a lone surrogate; one request's fault alone
                 reason = f"its prompt cannot be tokenized: {type(error).__name__}: {error}"
                 raise RequestRefusedError(request_id, reason) from error

@@ -229,7 +229,7 @@ def test_what_is_no_prompt_is_a_type_error(prompt: Any) -> None:
 
 def test_conversations_use_the_chat_template() -> None:
     engine = make_engine(tokenizer=Letters())
-    messages = [{"role": "user", "content": "hi"}]
+    messages = [{"role": "user", "content": [{"type": "text", "text": "hi"}], "name": None}]
     (output,) = engine.generate([messages], SamplingParams(max_tokens=2))
     assert output.token_ids == expected(Letters().encode("hi"), 2)
 

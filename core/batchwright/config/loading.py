@@ -12,6 +12,7 @@ import attrs
 
 from batchwright.config.config import LIST_KINDS, Config
 from batchwright.exceptions import ConfigError
+from batchwright.text_file import parse_toml, read_text
 
 _STEP = re.compile(r"([A-Za-z0-9_-]+)|\[(\d+)\]")
 _PATH = re.compile(r"[A-Za-z0-9_-]+(?:\[\d+\]|\.[A-Za-z0-9_-]+)*")
@@ -28,22 +29,13 @@ def load_config(path: Path | str | None, overrides: Sequence[str] = ()) -> Confi
         ConfigError: The file cannot be read, or something in it or in an override is
             wrong; names all that is wrong.
     """
-    table = {} if path is None else _read(Path(path))
+    table = {} if path is None else parse_toml(read_text(Path(path)), str(path))
     for override in overrides:
         apply_override(table, override)
     source = " ".join([str(path or ""), *(f"-o {override}" for override in overrides)])
     base_path = Path() if path is None else Path(path).parent
     config = Config.from_dict(table, base_path=base_path, source=source.strip())
     return attrs.evolve(config, file=None if path is None else Path(path))
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", source=str(path)) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"is not valid TOML: {error}", source=str(path)) from error
 
 
 def apply_override(table: dict[str, Any], override: str) -> None:
@@ -90,6 +82,6 @@ def apply_override(table: dict[str, Any], override: str) -> None:
 def _value(text: str) -> Any:
     try:
         parsed = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return text
     return parsed["value"] if len(parsed) == 1 else text

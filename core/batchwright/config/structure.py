@@ -148,7 +148,7 @@ class Structure:
         if origin in (dict, Mapping) and isinstance(value, Mapping):
             item = (*arguments, Any, Any)[1]
             return {key: self.build(item, v, f"{path}.{key}") for key, v in value.items()}
-        if kind is float and type(value) in (int, float) and not math.isnan(value):
+        if kind is float and type(value) in (int, float) and _has_float(value):
             return float(value)
         if kind is Path and isinstance(value, str | Path):
             return Path(value)
@@ -194,6 +194,14 @@ class Structure:
                 except BaseException as error:
                     self.note(path, f"its check failed: {type(error).__name__}: {error}")
         return result
+
+
+def _has_float(value: int | float) -> bool:
+    """Whether there is a float for a number."""
+    try:
+        return not math.isnan(value)
+    except OverflowError:
+        return False
 
 
 def _parts(kind: Any) -> tuple[Any, tuple[Any, ...]]:

@@ -27,11 +27,15 @@ class Tokenizer(Protocol):
         """Tokens of a text, as the model expects a prompt to begin."""
         ...
 
-    def encode_chat(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
+    def encode_chat(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
         """Tokens of a conversation under the model's chat template, ready to answer.
 
         The last message, if it is the assistant's, is the beginning of the answer: it is
         left open and continued.
+
+        Args:
+            messages: ``role`` and ``content``, texts; as ``batchwright.chat`` normalizes them,
+                ``name``, ``tool_call_id``, ``reasoning_content`` and ``tool_calls`` beside.
         """
         ...
 

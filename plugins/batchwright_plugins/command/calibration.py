@@ -15,6 +15,7 @@ from batchwright.exceptions import ConfigError
 from batchwright.metrics import percentile
 from batchwright.sampling_params import SamplingParams
 from batchwright_plugins.command.fitting import fit
+from batchwright_plugins.command.log_file import follow_log
 from batchwright_plugins.command.step_times import step_times
 
 if TYPE_CHECKING:
@@ -75,8 +76,7 @@ def calibrate(log: Path) -> Calibration:
         ConfigError: It is none, or holds too few steps.
     """
     try:
-        with log.open(encoding="utf-8") as lines:
-            measured = list(step_times(lines))
+        measured = list(step_times(follow_log(log)))
         rows = [
             (
                 1.0,
@@ -89,7 +89,7 @@ def calibrate(log: Path) -> Calibration:
         ]
         times = [seconds for _, seconds in measured]
         found, kept = fit(rows, times)
-    except (OSError, UnicodeDecodeError, ValueError) as error:
+    except (ArithmeticError, ValueError) as error:
         raise ConfigError(str(error), source=str(log)) from error
     times = [times[i] for i in kept]
     predicted = [sum(c * x for c, x in zip(found, rows[i], strict=True)) for i in kept]

@@ -7,35 +7,54 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from batchwright.default_plugins import DEFAULT_POLICY
-from batchwright_plugins.observer.decision_trail import follow, read_header
+from batchwright.exceptions import ConfigError
+from batchwright.text_file import require_file, text_lines
+from batchwright_plugins.observer.decision_trail import LogError, follow, read_header
 
 if TYPE_CHECKING:
     from batchwright_plugins.observer.decision_trail import DecisionTrail
 
-__all__ = ["follow_log", "header_of", "recorded_policy"]
+__all__ = ["damaged", "follow_log", "header_of", "log_lines", "recorded_policy"]
 
 
 def follow_log(path: Path) -> Iterator[DecisionTrail]:
     """Follow a log; see ``decision_trail.follow``.
 
     Raises:
-        ClickException: It cannot be read, or is no decision log; says why.
+        ConfigError: It cannot be read, or is no decision log; names the line, and says why.
     """
-    with _reading(path), path.open(encoding="utf-8") as file:
-        yield from follow(file)
+    with _reading(path):
+        yield from follow(log_lines(path))
 
 
 def header_of(path: Path) -> dict[str, Any]:
-    """What the first line of a log says.
+    """What the first line of a log says, which is read on later.
 
     Raises:
-        ClickException: It cannot be read, or is no decision log; says why.
+        ConfigError: It cannot be read, or is no decision log; says why.
     """
-    with _reading(path), path.open(encoding="utf-8") as file:
-        return read_header(file.readline())
+    with _reading(path):
+        require_file(path)
+        return read_header(next(log_lines(path), ""))
+
+
+def log_lines(path: Path) -> Iterator[str]:
+    """The lines of a log. The last one may be cut within a character: ``follow`` leaves it out.
+
+    Raises:
+        ConfigError: It cannot be read.
+    """
+    if not path.exists():
+        hint = 'the observer "decision-log" writes one during a run'
+        raise ConfigError(f"there is no decision log; {hint}", source=str(path))
+    return text_lines(path, errors="surrogateescape")
+
+
+def damaged(path: Path, line: int, problem: str) -> ConfigError:
+    """What to raise for a line that does not go with those before it."""
+    text = f"does not go with the lines before it ({problem}); the log is damaged"
+    return ConfigError(text, source=f"{path}:{line}")
 
 
 def recorded_policy(header: dict[str, Any]) -> str:
@@ -50,12 +69,6 @@ def recorded_policy(header: dict[str, Any]) -> str:
 def _reading(path: Path) -> Iterator[None]:
     try:
         yield
-    except FileNotFoundError as error:
-        hint = 'the observer "decision-log" writes one during a run'
-        raise click.ClickException(f"there is no decision log {path}; {hint}") from error
-    except OSError as error:
-        raise click.ClickException(f"{path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise click.ClickException(f"{path}: is no decision log: it is no text") from error
-    except ValueError as error:
-        raise click.ClickException(f"{path}: {error}") from error
+    except LogError as error:
+        source = str(path) if error.line is None else f"{path}:{error.line}"
+        raise ConfigError(str(error), source=source) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from batchwright.exceptions import ConfigError
 from batchwright.sampling_params import SamplingParams
+from batchwright.text_file import decode_text, read_text
 from batchwright_plugins.command.prompt_line import LineError, PromptLine, parse_json_line
 
 if TYPE_CHECKING:
@@ -19,7 +21,8 @@ __all__ = ["STDIN", "prompts_of", "read_prompts"]
 STDIN: Final = "-"
 """The name that stands for standard input."""
 
-_JSON_SUFFIXES: Final = (".jsonl", ".ndjson")
+_JSON_SUFFIXES: Final = (".jsonl", ".ndjson", ".json")
+_KEY: Final = re.compile(r'"(?:prompt|messages|prompt_token_ids)"\s*:')
 _MAX_SHOWN: Final = 10
 
 
@@ -40,9 +43,10 @@ def prompts_of(config: Config, given: Path | None) -> Path:
 def read_prompts(path: Path, sampling: SamplingParams) -> list[PromptLine]:
     """Read all prompts of a file, and check every line.
 
-    A file named ``*.jsonl`` or ``*.ndjson`` holds one JSON object a line; standard
-    input does if it begins with ``{``. Any other file holds one prompt a line. Blank
-    lines are left out.
+    A file named ``*.jsonl``, ``*.ndjson`` or ``*.json`` holds one JSON object a line;
+    standard input does if it begins with ``{``, and a file of another name if its first
+    line begins so and has one of the keys ``prompt``, ``messages`` and
+    ``prompt_token_ids``. Any other file holds one prompt a line. Blank lines are left out.
 
     Args:
         path: The file; ``-`` is standard input.
@@ -58,6 +62,9 @@ def read_prompts(path: Path, sampling: SamplingParams) -> list[PromptLine]:
     if not lines:
         raise ConfigError("holds no prompt", source=name)
     if _holds_json(path, lines[0][1]):
+        if path.suffix.lower() == ".json" and lines[0][1].lstrip().startswith("["):
+            problem = "expected one JSON object a line, got a JSON array; write its elements so"
+            raise ConfigError(problem, source=f"{name}:{lines[0][0]}")
         return _unique(list(_parse(lines, sampling, name)), name)
     return [
         PromptLine(
@@ -68,22 +75,16 @@ def read_prompts(path: Path, sampling: SamplingParams) -> list[PromptLine]:
 
 
 def _read(path: Path, name: str) -> str:
-    try:
-        data = sys.stdin.buffer.read() if str(path) == STDIN else path.read_bytes()
-        return data.decode("utf-8-sig").replace("\r\n", "\n")
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", source=name) from error
-    except UnicodeDecodeError as error:
-        number = data.count(b"\n", 0, error.start) + 1
-        raise ConfigError(
-            f"expected UTF-8, got the byte {data[error.start]:#04x}", source=f"{name}:{number}"
-        ) from error
+    if str(path) == STDIN:
+        return decode_text(sys.stdin.buffer.read(), name)
+    return read_text(path)
 
 
 def _holds_json(path: Path, first_line: str) -> bool:
-    if str(path) == STDIN:
-        return first_line.lstrip().startswith("{")
-    return path.suffix.lower() in _JSON_SUFFIXES
+    if path.suffix.lower() in _JSON_SUFFIXES:
+        return True
+    begins = first_line.lstrip().startswith("{")
+    return begins and (str(path) == STDIN or _KEY.search(first_line) is not None)
 
 
 def _parse(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 from attrs import Factory, frozen
 
+from batchwright.chat import MessageError, normalize_messages
 from batchwright.number_bounds import number_problem, token_ids_problem
 from batchwright.sampling_params import SamplingParams
 from batchwright.suggest import did_you_mean
@@ -110,6 +111,7 @@ def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 def _check_known(key: str, known: Sequence[str], path: str = "") -> None:
     if key not in known:
+        key = _short(key)[1:-1]
         raise LineError(
             f"{path}{key}: unknown key.{did_you_mean(key, known)} Keys: {', '.join(known)}"
         )
@@ -141,13 +143,9 @@ def _prompt(table: Mapping[str, Any]) -> Prompt:
         if problem is not None:
             raise LineError(problem)
         return value
-    if key == "messages" and _is_list(value, _is_message):
-        return value  # type: ignore[no-any-return]
-    expected = {
-        "prompt": "a string",
-        "prompt_token_ids": "a list of token ids",
-        "messages": 'a list of {"role": "...", "content": "..."}',
-    }
+    if key == "messages":
+        return _messages(value)
+    expected = {"prompt": "a string", "prompt_token_ids": "a list of token ids"}
     raise LineError(f"{key}: expected {expected[key]}, got {_short(value)}")
 
 
@@ -155,12 +153,13 @@ def _is_list(value: object, is_item: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(map(is_item, value))
 
 
-def _is_message(value: object) -> bool:
-    return (
-        isinstance(value, dict)
-        and value.keys() == {"role", "content"}
-        and all(isinstance(part, str) for part in value.values())
-    )
+def _messages(value: Any) -> Prompt:
+    """A conversation, as it is given; the engine normalizes it once more."""
+    try:
+        normalize_messages(value)
+    except MessageError as error:
+        raise LineError(str(error)) from None
+    return value  # type: ignore[no-any-return]
 
 
 def _sampling(table: Mapping[str, Any], default: SamplingParams) -> SamplingParams:
@@ -200,5 +199,5 @@ def _fields(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _short(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False)
+    text = json.dumps(value, ensure_ascii=False).encode(errors="backslashreplace").decode()
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import click
 from attrs import define, field
 
-from batchwright_plugins.command.log_file import follow_log, header_of, recorded_policy
+from batchwright_plugins.command.log_file import damaged, follow_log, header_of, recorded_policy
+from batchwright_plugins.observer.replay_record import DIGEST_LETTERS
 
 if TYPE_CHECKING:
     from batchwright_plugins.observer.decision_trail import DecisionTrail
@@ -23,6 +23,9 @@ UNFINISHED: Final = "unfinished"
 """The end of a request that had not ended when the log did."""
 _FIELDS: Final = 3
 """What a log says at least of a request's end, if it can be replayed."""
+STOP_TOKEN: Final = "stop_token:"
+"""How the detail of an end by a stop token begins."""
+_DIGITS: Final = 10
 _PIPELINE: Final = 8
 """Steps that may be in flight at once, as far as ends are told apart."""
 
@@ -105,7 +108,7 @@ class Recording:
         lists_blocks: Whether blocks are listed by id.
 
     Raises:
-        ClickException: It cannot be read, or is no decision log.
+        ConfigError: It cannot be read, or is no decision log.
     """
 
     def __init__(self, path: Path) -> None:
@@ -126,9 +129,8 @@ class Recording:
         for line, trail in enumerate(follow_log(path), 2):
             try:
                 self._read(line, trail)
-            except (LookupError, TypeError, ValueError) as error:
-                problem = f"line {line} does not go with those before it ({error!r})"
-                raise click.ClickException(f"{path}: {problem}; the log is damaged") from error
+            except (LookupError, ValueError) as error:
+                raise damaged(path, line, str(error)) from error
         self._live.clear()
 
     @property
@@ -167,6 +169,7 @@ class Recording:
             self._end(line, request_id, what, trail)
         for request_id, (num_prompt, most, arrival) in trail.added.items():
             fields = trail.fields.get(request_id, {})
+            self._check_contents(fields.get("contents", ""), num_prompt)
             request = RecordedRequest(request_id, line, num_prompt, most, arrival, fields)
             self.requests.append(request)
             self._live[request_id] = _Work(request)
@@ -188,8 +191,20 @@ class Recording:
         if len(what) >= _FIELDS:
             request.num_output_tokens = what[2]
             request.contents = what[3] if len(what) > _FIELDS else ""
+            contents = request.fields.get("contents", "") + request.contents
+            self._check_contents(contents, request.num_prompt_tokens + what[2])
+        stop = request.detail.removeprefix(STOP_TOKEN)
+        is_token = stop.isascii() and stop.isdigit() and len(stop) <= _DIGITS
+        if stop != request.detail and not (is_token and int(stop) < 1 << 32):
+            raise ValueError(f"no stop token: {stop[:60]!r}")
         request.last_line = line
         request.finish_time = self._when(work) if request.end in ("stop", "length") else trail.time
+
+    def _check_contents(self, contents: str, num_tokens: int) -> None:
+        """Check that there are no more blocks than tokens for them."""
+        num_blocks = len(contents) // DIGEST_LETTERS
+        if num_blocks * self.header["block_size"] > num_tokens:
+            raise ValueError(f"contents of {num_blocks} blocks for {num_tokens} tokens")
 
     def _when(self, work: _Work) -> float:
         """When the last token of an ended request was there."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +20,7 @@ from batchwright.hookspecs import hookimpl
 from batchwright.metrics import percentile
 from batchwright.plugin_manager import PluginManager
 from batchwright_plugins.command.handover import HANDOVER, HandoverPolicy, HandoverVictim
+from batchwright_plugins.command.log_file import follow_log
 from batchwright_plugins.command.recording import Recording
 from batchwright_plugins.command.replay_drive import ReplayDrive
 from batchwright_plugins.command.replay_pace import ReplayPace
@@ -80,8 +81,9 @@ class ReplayedRun:
         handovers: The policy and the victim that host two each, if there are any.
 
     Raises:
-        ClickException: The log cannot be read, or lacks what a replay needs.
-        ConfigError: The configuration that is recorded, or an override, cannot be used.
+        ClickException: It has no such step.
+        ConfigError: The log cannot be read or lacks what a replay needs, or the configuration
+            that is recorded, or an override, cannot be used.
     """
 
     def __init__(
@@ -99,7 +101,8 @@ class ReplayedRun:
         self.recording = Recording(path)
         missing = list(self.recording.missing())
         if missing:
-            raise click.ClickException(f"{path}: cannot be replayed; it lacks {', '.join(missing)}")
+            problem = f"cannot be replayed; it lacks {', '.join(missing)}"
+            raise ConfigError(problem, source=str(path))
         if from_step >= len(self.recording.times):
             raise click.ClickException(
                 f"{path}: --from-step {from_step}: the log has {len(self.recording.times)} "
@@ -243,7 +246,7 @@ class ReplayedRun:
         config = Config.from_dict(
             table,
             base_path=self.recording.path.parent / header.get("folder", "."),
-            source=f"the configuration in {self.recording.path}",
+            source=f"the configuration in {self.recording.path}:1",
         )
         if self.from_step and self.policy != first:
             config = self._hand_over(config, first)
@@ -289,11 +292,6 @@ def _files(table: Mapping[str, Any]) -> list[Any]:
 
 def _error(path: Path, estimator: Estimator) -> float | None:
     """Median relative error of an estimator on recorded steps; None if there are none."""
-    with path.open(encoding="utf-8") as lines:
-        errors = _errors(lines, estimator)
-        return percentile(sorted(errors), 50)
-
-
-def _errors(lines: Any, estimator: Estimator) -> Iterator[float]:
-    for shape, seconds in step_times(lines):
-        yield abs(estimator.step_time(shape) / seconds - 1)
+    times = step_times(follow_log(path))
+    errors = sorted(abs(estimator.step_time(shape) / seconds - 1) for shape, seconds in times)
+    return percentile(errors, 50)

@@ -43,6 +43,9 @@ class Simulation:
         section: When to stop.
         on_refused: Told of requests that are never added, and why.
 
+    Raises:
+        ConfigError: Nothing arrives, or the executor cannot be told how long answers are.
+
     Attributes:
         reasons: How many requests ended for each reason.
         first_failure: Why the first request that was refused or ended in an error did.
@@ -78,6 +81,9 @@ class Simulation:
         self._is_limited = section.until is not None or section.max_queue is not None
         self.is_closed_loop = overrides(workload, "on_finish")
         self._on_refused = on_refused
+        if arriving.next_time == _FOREVER:
+            problem = "holds no request that arrives: there is nothing to simulate"
+            raise ConfigError(problem, path=workload.ctx.path)
         lengths = engine.executor.truth
         if lengths is None:
             problem = f"{engine.executor.ctx.label} cannot be told how long answers are"

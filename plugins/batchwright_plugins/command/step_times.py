@@ -5,26 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from batchwright.protocols import StepShape
-from batchwright_plugins.observer.decision_trail import DecisionTrail, follow
+from batchwright_plugins.observer.decision_trail import DecisionTrail
 
 __all__ = ["step_times"]
 
 
-def step_times(lines: Iterable[str]) -> Iterator[tuple[StepShape, float]]:
+def step_times(trails: Iterable[DecisionTrail]) -> Iterator[tuple[StepShape, float]]:
     """Shapes and times (seconds) of steps, from a decision log.
 
     A step took as long as it is to the beginning of the next one, where that computes
     something, too: a pause of the engine is none of its work.
 
     Args:
-        lines: Of the log, its header first.
-
-    Raises:
-        ValueError: It is no decision log.
+        trails: Of the log, line by line.
     """
     computed: dict[str, int] = {}
     last: tuple[StepShape, float] | None = None
-    for trail in follow(lines):
+    for trail in trails:
         if not trail.is_step:
             continue
         shape = _shape(trail, computed)

@@ -172,7 +172,7 @@ class Drawing:
     def _end(self, end: RequestEnd, y: float) -> str:
         x, middle = self._x(end.time), y + _BAR / 2
         text = escape(f"{end.reason} ({end.detail}), {end.time:.4g} s")
-        colour = _ENDS[end.reason]
+        colour = _ENDS.get(end.reason, _ENDS["error"])
         if end.reason in ("abort", "error"):
             shape = f'<path d="M{x - 3:.2f} {middle - 3:g}l6 6m0 -6l-6 6" stroke="{colour}" '
             return f'{shape}stroke-width="1.8"><title>{text}</title></path>'

@@ -62,6 +62,7 @@ def _describe(
     """
     from batchwright.assembly import Assembly
     from batchwright.config import load_config
+    from batchwright.exceptions import ConfigError
     from batchwright_plugins.command.chosen_workload import (
         arrivals_of,
         choose_workload,
@@ -71,7 +72,10 @@ def _describe(
 
     loaded = load_config(config, overrides)
     assembly = Assembly(choose_workload(loaded, source))
-    facts = describe(arrivals_of(make_workload(assembly)), limit, block_size)
+    workload = make_workload(assembly)
+    facts = describe(arrivals_of(workload), limit, block_size)
+    if not facts["requests"]:
+        raise ConfigError("holds no request that arrives", path=workload.ctx.path)
     if as_json:
         click.echo(json.dumps(facts, indent=2))
         return

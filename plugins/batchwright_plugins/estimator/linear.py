@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from attrs import frozen
@@ -21,6 +22,9 @@ __all__ = ["Linear"]
 
 _COEFFICIENTS: Final = ("base", "per_token", "per_context_token", "per_attention", "per_request")
 _PROFILES: Final = "the profile's"
+_MOST_SECONDS: Final = 3600.0
+_LONGEST: Final = 1 << 24
+_MOST_CORRECTIONS: Final = 64
 
 
 def _coefficient(text: str, unit: str) -> Any:
@@ -64,6 +68,7 @@ class Linear(Estimator):
 
     def __init__(self, options: Any, ctx: Context) -> None:
         super().__init__(options, ctx)
+        self.file: Path | None = None
         found = self.coefficients()
         self._base = self._coefficient(found, "base") + float(options.overhead)
         self._token = self._coefficient(found, "per_token")
@@ -71,7 +76,9 @@ class Linear(Estimator):
         self._attention = self._coefficient(found, "per_attention")
         self._request = self._coefficient(found, "per_request")
         if self._base + self._token + self._request <= 0:
-            raise ConfigError("no time passes in a step without context", path=f"{ctx.path}.base")
+            source = str(self.file or "")
+            problem = "no time passes in a step without context"
+            raise ConfigError(problem, path=f"{ctx.path}.base", source=source)
 
     def coefficients(self) -> dict[str, Any]:
         """Those that are given, and what the profile says of the others, by name.
@@ -84,14 +91,17 @@ class Linear(Estimator):
         found = {name: value for name, value in given.items() if value is not None}
         if len(found) == len(given):
             return found
-        profile = find_profile(self.options.profile, self.ctx.folder, path)
-        return {"per_request": 0.0, **read_coefficients(profile / "linear.toml", path), **found}
+        self.file = find_profile(self.options.profile, self.ctx.folder, path) / "linear.toml"
+        return {"per_request": 0.0, **read_coefficients(self.file, path), **found}
 
     def _coefficient(self, found: dict[str, Any], name: str) -> float:
-        value = found.get(name)
-        if isinstance(value, bool) or not isinstance(value, float | int) or not value >= 0:
-            problem = f"expected {name}, a number of seconds >= 0, got {value!r}"
-            raise ConfigError(problem, path=self.ctx.path)
+        value: Any = found.get(name)
+        is_number = isinstance(value, float | int) and not isinstance(value, bool)
+        if not is_number or not 0 <= value <= _MOST_SECONDS:
+            problem = f"expected {name}, a number of seconds >= 0 and <= {_MOST_SECONDS:g}"
+            given = getattr(self.options, name, None) is not None
+            source = "" if given else str(self.file)
+            raise ConfigError(f"{problem}, got {_short(value)}", path=self.ctx.path, source=source)
         return float(value)
 
     def step_time(self, shape: StepShape) -> float:
@@ -109,15 +119,18 @@ class Linear(Estimator):
             return super().max_tokens(deadline, shape, context)
         # left = per_token * q + half * q**2, the positive root
         root = 2 * left / (per_token + math.sqrt(per_token * per_token + 4 * half * left))
-        return self._settle(int(root), deadline, shape, context)
+        return self._settle(int(min(root, _LONGEST)), deadline, shape, context)
 
     def _settle(self, guess: int, deadline: float, shape: StepShape, context: int) -> int:
-        """Correct what rounding may have done to a guess."""
-        while self.step_time(shape.with_prefill(guess + 1, context)) <= deadline:
-            guess += 1
-        while guess and self.step_time(shape.with_prefill(guess, context)) > deadline:
-            guess -= 1
-        return guess
+        """Correct what rounding may have done to a guess; where it did much, search anew."""
+        for _ in range(_MOST_CORRECTIONS):
+            if self.step_time(shape.with_prefill(guess + 1, context)) <= deadline:
+                guess += 1
+            elif guess and self.step_time(shape.with_prefill(guess, context)) > deadline:
+                guess -= 1
+            else:
+                return guess
+        return super().max_tokens(deadline, shape, context)
 
     def decode_times(self, num_decodes: int, context: int) -> Iterator[float]:
         # The same operations on the same numbers as in step_time, in its order.
@@ -126,3 +139,8 @@ class Linear(Estimator):
         while True:
             yield fixed + per_token * context
             context += num_decodes
+
+
+def _short(value: Any) -> str:
+    text = "a number" if isinstance(value, int) and abs(value) > 1 << 64 else repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -38,7 +38,7 @@ class Measured(Linear):
 
     def coefficients(self) -> dict[str, Any]:
         path = f"{self.ctx.path}.path"
-        file = self.ctx.folder / Path(self.options.path).expanduser()
+        self.file = file = self.ctx.folder / Path(self.options.path).expanduser()
         if not file.exists():
             problem = f"cannot be read: there is no {file}; `batchwright calibrate` writes one"
             raise ConfigError(problem, path=path)

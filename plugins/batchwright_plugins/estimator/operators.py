@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import frozen
 
 from batchwright.exceptions import ConfigError
+from batchwright.text_file import parse_toml, read_text, text_lines
 from batchwright_plugins.estimator.curves import Curve, Surface
 
 if TYPE_CHECKING:
@@ -23,6 +23,10 @@ _MICRO: Final = 1e-6
 _ONCE: Final = ("embedding", "final_layernorm")
 _TWICE: Final = ("layernorm",)
 _BYTES_PER_VALUE: Final = 2
+_MOST_LAYERS: Final = 10_000
+_MOST_HIDDEN: Final = 10_000_000
+_MOST: Final = 1e12
+"""Of a number in a table: beyond it no sum of them is exact."""
 
 
 @frozen
@@ -62,9 +66,10 @@ def read_operators(folder: Path, options: Any, ctx: Context) -> Operators:
     path = f"{ctx.path}.profile"
     facts = _facts(folder, path) | _of_model(options.model, ctx)
     num_layers = options.num_layers or facts.get("num_layers")
-    if type(num_layers) is not int or num_layers < 1:
+    if type(num_layers) is not int or not 1 <= num_layers <= _MOST_LAYERS:
         problem = f"{folder.name} does not say how many layers there are; set num_layers or model"
-        raise ConfigError(problem, path=f"{ctx.path}.num_layers")
+        source = str(folder / "profile.toml")
+        raise ConfigError(problem, path=f"{ctx.path}.num_layers", source=source)
     degree = options.tensor_parallel
     own = folder / f"tp{degree}"
     measured = own if own.is_dir() else folder
@@ -85,7 +90,7 @@ def _dense(
     share: int,
     all_reduce: Callable[[float], float] | None,
 ) -> Callable[[float], float]:
-    once, twice = facts.get("once", _ONCE), facts.get("twice", _TWICE)
+    once, twice = (tuple(facts.get(k, d)) for k, d in (("once", _ONCE), ("twice", _TWICE)))
     curves = _by_name(folder / "dense.csv", "tokens", path)
     counts = {
         name: 1.0 if name in once else num_layers * (2.0 if name in twice else 1.0)
@@ -107,7 +112,7 @@ def _all_reduce(
     if degree == 1:
         return None
     hidden = facts.get("hidden_size")
-    if type(hidden) is not int or hidden < 1:
+    if type(hidden) is not int or not 1 <= hidden <= _MOST_HIDDEN:
         problem = "tensor parallelism needs the hidden size; set model, or it in profile.toml"
         raise ConfigError(problem, path=f"{ctx.path}.tensor_parallel")
     steps = 2 * (degree - 1)
@@ -131,6 +136,8 @@ def _by_name(file: Path, column: str, path: str) -> dict[str, Curve]:
     points: dict[str, list[tuple[float, float]]] = {}
     for name, argument, micros in _rows(file, ("layer", column, "time_us"), path):
         points.setdefault(str(name), []).append((float(argument), float(micros) * _MICRO))
+    if not points:
+        raise ConfigError("holds no row", source=f"{file}:1")
     return {name: Curve(found) for name, found in points.items()}
 
 
@@ -147,7 +154,7 @@ def _attention(file: Path, path: str, share: int) -> dict[str, Any]:
         else:
             mixed.append(((chunk, context, count, contexts), seconds))
     if not (decodes and prefills and mixed):
-        raise ConfigError("lacks pure prefills, pure decodes or mixed batches", source=str(file))
+        raise ConfigError("lacks pure prefills, pure decodes or mixed batches", source=f"{file}:1")
     prefill = Surface(prefills, 2)
     return {
         "decode_attention": Surface(decodes, 2),
@@ -163,27 +170,36 @@ def _rows(file: Path, columns: tuple[str, ...], path: str) -> Iterator[list[str]
     Raises:
         ConfigError: It cannot be read, or a row is broken.
     """
+    reader = csv.reader(text_lines(file, path))
+    names = _next(reader, file) or []
+    if any(names.count(column) != 1 for column in columns):
+        raise ConfigError(f"expected columns {', '.join(columns)}, each once", source=f"{file}:1")
+    places = [names.index(column) for column in columns]
+    while (record := _next(reader, file)) is not None:
+        if not record:
+            continue
+        row = [record[place] if place < len(record) else "" for place in places]
+        if not all(name == "layer" or _is_number(v) for name, v in zip(columns, row, strict=True)):
+            raise ConfigError(
+                f"expected numbers >= 0 and <= {_MOST:g}, got {str(row)[:80]}",
+                source=f"{file}:{reader.line_num}",
+            )
+        yield row
+
+
+def _next(reader: Any, file: Path) -> list[str] | None:
+    """The next row; None if there is none."""
     try:
-        with file.open(encoding="utf-8", newline="") as lines:
-            reader = csv.DictReader(lines)
-            if not set(columns) <= set(reader.fieldnames or ()):
-                raise ConfigError(f"expected columns {', '.join(columns)}", source=f"{file}:1")
-            for number, record in enumerate(reader, 2):
-                row = [record[column] or "" for column in columns]
-                if not all(
-                    name == "layer" or _is_number(v) for name, v in zip(columns, row, strict=True)
-                ):
-                    raise ConfigError(
-                        f"expected numbers >= 0, got {row}", source=f"{file}:{number}"
-                    )
-                yield row
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}: {file}", path=path) from error
+        row: list[str] | None = next(reader, None)
+    except csv.Error as error:
+        source = f"{file}:{reader.line_num}"
+        raise ConfigError(f"is no CSV: {error}", source=source) from error
+    return row
 
 
 def _is_number(text: str) -> bool:
     try:
-        return float(text) >= 0
+        return 0 <= float(text) <= _MOST
     except ValueError:
         return False
 
@@ -193,10 +209,12 @@ def _facts(folder: Path, path: str) -> dict[str, Any]:
     file = folder / "profile.toml"
     if not file.exists():
         return {}
-    try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"cannot be read: {error}: {file}", path=path) from error
+    facts = parse_toml(read_text(file, path), str(file))
+    for key in ("once", "twice"):
+        names = facts.get(key, [])
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise ConfigError(f"{key}: expected a list of operators", source=str(file))
+    return facts
 
 
 def _of_model(model: str | None, ctx: Context) -> dict[str, Any]:
@@ -206,12 +224,18 @@ def _of_model(model: str | None, ctx: Context) -> dict[str, Any]:
     file = ctx.folder / Path(model).expanduser()
     file = file / "config.json" if file.is_dir() else file
     try:
-        config = json.loads(file.read_text(encoding="utf-8"))
+        config = json.loads(read_text(file))
         return {
             "num_layers": int(config["num_hidden_layers"]),
             "hidden_size": int(config["hidden_size"]),
         }
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigError(
-            f"is no model's config: {error!r}: {file}", path=f"{ctx.path}.model"
-        ) from error
+    except (
+        ConfigError,
+        ArithmeticError,
+        LookupError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
+        problem = f"is no model's config: {error!r}: {file}"
+        raise ConfigError(problem, path=f"{ctx.path}.model") from error

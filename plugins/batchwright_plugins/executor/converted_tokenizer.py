@@ -11,6 +11,7 @@ from jinja2 import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer
 
+from batchwright.chat import unplaced_key
 from batchwright.exceptions import ModelError
 
 from .chat_rendering import render_chat, special_tokens
@@ -39,7 +40,8 @@ class ConvertedTokenizer:
         except Exception as error:  # tokenizers raises Exception itself
             raise ModelError(f"the tokenizer in {folder} cannot be loaded: {error}") from error
         environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-        self._template = environment.from_string(config["chat_template"])
+        self._source: str = config["chat_template"]
+        self._template = environment.from_string(self._source)
         self._alone: dict[int, str] = {}
         self.special_tokens = special_tokens(self._tokenizer.get_added_tokens_decoder())
         eos = self._tokenizer.token_to_id(config.get("eos_token") or "")
@@ -49,12 +51,15 @@ class ConvertedTokenizer:
         """Tokens of a text."""
         return list(self._tokenizer.encode(text).ids)
 
-    def encode_chat(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
+    def encode_chat(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
         """Tokens of a conversation, up to where the assistant answers.
 
         Raises:
             ModelError: The chat template refuses the messages.
         """
+        unplaced = unplaced_key(messages, self._source)
+        if unplaced:
+            raise ModelError(f"{unplaced}: this model's chat template has no place for it")
         try:
             text = render_chat(self._render, messages)
         except (TemplateError, TypeError) as error:

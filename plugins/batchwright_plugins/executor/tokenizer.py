@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from batchwright.chat import unplaced_key
 from batchwright.exceptions import ModelError
 from batchwright.protocols.executor import Tokenizer
 
@@ -28,7 +29,7 @@ class HuggingFaceTokenizer:
         """Tokens of a text, with the model's opening token if it has one."""
         return list(self._tokenizer.encode(text))
 
-    def encode_chat(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
+    def encode_chat(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
         """Tokens of a conversation, up to where the assistant answers.
 
         Raises:
@@ -36,6 +37,9 @@ class HuggingFaceTokenizer:
         """
         if not self._tokenizer.chat_template:
             raise ModelError("this model has no chat template; send a text prompt instead")
+        unplaced = unplaced_key(messages, str(self._tokenizer.chat_template))
+        if unplaced:
+            raise ModelError(f"{unplaced}: this model's chat template has no place for it")
         try:
             text = render_chat(self._render, messages)
         except ModelError:

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from attrs import define, field
 
-__all__ = ["FORMAT", "VERSION", "DecisionTrail", "follow", "read_header"]
+from batchwright_plugins.observer.decision_line import check_header, check_line
+
+__all__ = ["FORMAT", "VERSION", "DecisionTrail", "LogError", "follow", "read_header"]
 
 
 FORMAT: Final = "batchwright-decisions"
 VERSION: Final = 1
-_SIZES: Final = (
-    "block_size",
-    "num_usable_blocks",
-    "max_num_seqs",
-    "max_num_batched_tokens",
-    "max_model_len",
-)
+
+
+class LogError(ValueError):
+    """A log cannot be read on.
+
+    Args:
+        problem: Why.
+        line: The line, from 1; None: it is the log as a whole.
+    """
+
+    def __init__(self, problem: str, line: int | None = None) -> None:
+        self.line = line
+        super().__init__(problem)
 
 
 @define
@@ -76,11 +83,10 @@ class DecisionTrail:
         """Take in one line after the header.
 
         Raises:
-            ValueError, TypeError, LookupError, AttributeError: It is none.
+            ValueError, LookupError: It is none.
         """
+        check_line(line)
         self.time = line.get("time", self.time)
-        if not math.isfinite(self.time):
-            raise ValueError(f"no time: {self.time}")
         expected = [] if self._undone is None else [(self._undone, self.time)]
         self.done = line.get("done", expected)
         self._undone = line.get("step")
@@ -92,6 +98,9 @@ class DecisionTrail:
         added = line.get("added", {}).items()
         self.added = {key: tuple(what[:3]) for key, what in added}
         self.fields = {key: what[3] for key, what in added if len(what) > 3}
+        for request_id in self.added:
+            if request_id in self.running or request_id in self.waiting:
+                raise ValueError(f"{_named(request_id)} is added twice")
         self.waiting |= dict.fromkeys(self.added, "")
         self.is_step = "step" in line
         if self.is_step:
@@ -113,24 +122,28 @@ class DecisionTrail:
 
     def _read_step(self, line: dict[str, Any]) -> None:
         self.step = line["step"]
-        if type(self.step) is not int:
-            raise TypeError(f"no step: {self.step!r}")
         self.preempted, self.admitted = line.get("preempted", {}), line.get("admitted", {})
         self.num_free_blocks = line.get("free", 0)
         self.resumed = line.get("resumed", [])
         for request_id in self.preempted:
+            self._check_live(request_id)
             self.running.pop(request_id, None)
             self.waiting[request_id] = ""
         for request_id in self.admitted:
+            self._check_live(request_id)
             self.waiting.pop(request_id, None)
             self.running[request_id] = None
         self.new_reasons = line.get("waits", {})
         for request_id, reason in self.new_reasons.items():
+            self._check_live(request_id)
             self.running.pop(request_id, None)  # it paused, or its executor was lost
             self.waiting[request_id] = reason
         if "stop" in line:
             self.stop = tuple(line["stop"]) if line["stop"] else None
         visited = line.get("grants", {}).items()
+        for request_id, _ in visited:
+            if request_id not in self.running:
+                raise ValueError(f"{_named(request_id)} is granted tokens and does not run")
         grants = {key: grant for key, (_, grant, _) in visited}
         self.owed = {key: owed for key, (owed, _, _) in visited}
         self.lists_blocks = any(type(new) is list for _, _, new in line.get("grants", {}).values())
@@ -139,6 +152,10 @@ class DecisionTrail:
         if len(carried) != line.get("carried", 0):
             raise ValueError(f"{len(carried)} requests are carried, not {line.get('carried', 0)}")
         self.grants = dict.fromkeys(carried, 1) | grants
+
+    def _check_live(self, request_id: str) -> None:
+        if request_id not in self.running and request_id not in self.waiting:
+            raise ValueError(f"no {_named(request_id)} lives")
 
 
 def follow(lines: Iterable[str]) -> Iterator[DecisionTrail]:
@@ -151,23 +168,23 @@ def follow(lines: Iterable[str]) -> Iterator[DecisionTrail]:
         The same trail, after each line.
 
     Raises:
-        ValueError: It is no decision log, or one of another version; says which line.
+        LogError: It is no decision log, or one of another version; says which line.
     """
     rows = iter(lines)
     read_header(next(rows, ""))
     trail = DecisionTrail()
     for number, row in enumerate(rows, 2):
         try:
-            line = json.loads(row)
+            line = _parse(row)
         except ValueError:
             if next(rows, None) is None:
                 return
-            raise ValueError(f"line {number} is no JSON; the log is damaged") from None
+            raise LogError("is no JSON; the log is damaged", number) from None
         try:
             trail.read(line)
-        except (AttributeError, LookupError, TypeError, ValueError) as error:
-            problem = f"line {number} does not go with those before it ({error!r})"
-            raise ValueError(f"{problem}; the log is damaged") from error
+        except (LookupError, ValueError) as error:
+            problem = f"does not go with the lines before it ({error}); the log is damaged"
+            raise LogError(problem, number) from error
         yield trail
 
 
@@ -175,25 +192,42 @@ def read_header(row: str) -> dict[str, Any]:
     """Read the first line of a log.
 
     Raises:
-        ValueError: It is no header of a decision log, or of one of another version.
+        LogError: It is no header of a decision log, or of one of another version.
     """
     try:
-        header = json.loads(row)
+        header = _parse(row)
     except ValueError:
         header = None
     if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise ValueError("is no decision log: its first line is no header of one")
-    if header.get("version") != VERSION:
-        raise ValueError(
-            f"is a decision log of version {header.get('version')!r}; this Batchwright reads "
-            f"version {VERSION}"
+        raise LogError("is no decision log: its first line is no header of one")
+    if type(header.get("version")) is not int or header["version"] != VERSION:
+        version = str(header.get("version"))[:20]
+        raise LogError(
+            f"is a decision log of version {version}; this Batchwright reads version {VERSION}"
         )
-    for name in _SIZES:
-        if type(header.get(name)) is not int:
-            raise ValueError(f"is damaged: its header says no {name}")
-    config = header.get("config", {})
-    if not isinstance(config, dict) or not isinstance(config.get("scheduler", {}), dict):
-        raise ValueError("is damaged: what its header has as config is no configuration")
-    if not isinstance(header.get("folder", ""), str):
-        raise ValueError("is damaged: what its header has as folder is no path")
+    try:
+        check_header(header)
+    except ValueError as error:
+        raise LogError(str(error), 1) from None
     return header
+
+
+def _parse(row: str) -> Any:
+    """Parse a line.
+
+    Raises:
+        ValueError: It is no JSON, or holds bytes that are no UTF-8, or is nested too deeply.
+    """
+    if not row.isascii():
+        row.encode()  # a byte that is no UTF-8 has become half a character
+    try:
+        line = json.loads(row)
+        if "\\u" in row:
+            json.dumps(line, ensure_ascii=False).encode()
+        return line
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _named(request_id: str) -> str:
+    return f"request {request_id[:60]!r}"

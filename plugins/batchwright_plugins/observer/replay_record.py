@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from batchwright.context import EngineLimits
     from batchwright.request_view import RequestView
 
-__all__ = ["Contents", "blocks_of", "deciding", "fields_of"]
+__all__ = ["DIGEST_LETTERS", "Contents", "blocks_of", "deciding", "fields_of"]
 
 _DIGEST_SIZE: Final = 6
-"""Bytes of a block's digest: 8 characters in base64."""
+"""Bytes of a block's digest."""
+DIGEST_LETTERS: Final = 8
+"""The same in base64."""
 _MADE: Final = 1 << 31
 """Token ids from here on say which block a replay has made them for."""
 

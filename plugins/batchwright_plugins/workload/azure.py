@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 
 from batchwright_plugins.workload.table import Rows, TraceOptions, TraceTable
 
@@ -14,8 +14,9 @@ _HEADER = "TIMESTAMP,ContextTokens,GeneratedTokens"
 class Azure(TraceTable):
     """A trace of AzurePublicDataset: times, prompt and output tokens, no contents.
 
-    Columns ``TIMESTAMP,ContextTokens,GeneratedTokens``; the traces of 2023 and 2024 alike.
-    Prompts share nothing. (Patel et al., Splitwise, ISCA 2024.)
+    Columns ``TIMESTAMP,ContextTokens,GeneratedTokens``; the traces of 2023 and 2024 alike: with
+    any number of digits of a second, with a zone or without. Prompts share nothing.
+    (Patel et al., Splitwise, ISCA 2024.)
     """
 
     name = "azure"
@@ -27,11 +28,11 @@ class Azure(TraceTable):
 
     def read(self) -> Rows:
         rows, begin, last = Rows(), None, 0.0
-        for number, line in self.file.lines():
-            if number == 1:
-                if line.strip() != _HEADER:
-                    raise self.file.broken(number, f"the header {_HEADER}", line)
-                continue
+        lines = self.file.lines()
+        first, header = next(lines, (1, ""))
+        if header.strip() != _HEADER:
+            raise self.file.broken(first, f"the header {_HEADER}", header)
+        for number, line in lines:
             fields = line.split(",")
             if len(fields) != 3:
                 raise self.file.broken(number, "a time and two numbers of tokens", line)
@@ -50,7 +51,12 @@ class Azure(TraceTable):
         return rows
 
     def _moment(self, number: int, stamp: str) -> datetime:
-        try:  # seven digits of a second are one too many
-            return datetime.fromisoformat(stamp[:26])
-        except ValueError:
-            raise self.file.broken(number, "a time such as 2023-11-16 18:15:46.68", stamp) from None
+        """A time as UTC, which it is where it names no zone."""
+        try:  # of the digits of a second six are read, however many there are
+            moment = datetime.fromisoformat(stamp.strip())
+            moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        except (ValueError, OverflowError):
+            moment = None
+        if moment is None or ":" not in stamp:
+            raise self.file.broken(number, "a time such as 2023-11-16 18:15:46.68", stamp)
+        return moment

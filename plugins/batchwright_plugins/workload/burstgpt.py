@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import math
 from collections.abc import Mapping
 
 from attrs import frozen
@@ -41,12 +40,12 @@ class BurstGpt(TraceTable):
     def read(self) -> Rows:
         rows = Rows()
         lines = self.file.lines()
-        _, header = next(lines, (1, ""))
-        names = next(csv.reader([header]), [])
-        if any(column not in names for column in _COLUMNS):
-            raise self.file.broken(1, f"a header with {', '.join(_COLUMNS)}", header)
+        first, header = next(lines, (1, ""))
+        names = self._values(first, header)
+        if any(names.count(column) != 1 for column in _COLUMNS):
+            raise self.file.broken(first, f"a header with {', '.join(_COLUMNS)}, each once", header)
         for number, line in lines:
-            values = next(csv.reader([line]))
+            values = self._values(number, line)
             if len(values) != len(names):
                 raise self.file.broken(number, f"{len(names)} values", line)
             self._add(rows, number, dict(zip(names, values, strict=True)))
@@ -55,18 +54,23 @@ class BurstGpt(TraceTable):
     def _add(self, rows: Rows, number: int, record: Mapping[str, str]) -> None:
         num_prompt = self.file.count(number, "Request tokens", record["Request tokens"], least=0)
         num_output = self.file.count(number, "Response tokens", record["Response tokens"], least=0)
-        time = self._time(number, record["Timestamp"])
+        time = self.file.seconds(number, "Timestamp", _number(record["Timestamp"]))
         if len(rows) and time < rows.times[-1]:
             raise self.file.broken(number, "a Timestamp not before the last", record["Timestamp"])
         wanted = self.options.model in ("", record["Model"])
         if wanted and num_prompt and num_output:
             rows.add(time, num_prompt, num_output)
 
-    def _time(self, number: int, text: str) -> float:
+    def _values(self, number: int, line: str) -> list[str]:
         try:
-            time = float(text)
-        except ValueError:
-            time = math.nan
-        if not time >= 0:
-            raise self.file.broken(number, "Timestamp, a number >= 0", text)
-        return time
+            return next(csv.reader([line]), [])
+        except csv.Error as error:
+            raise self.file.broken(number, f"values with commas between ({error})", line) from None
+
+
+def _number(text: str) -> float | str:
+    """A number; what is none stays as it is."""
+    try:
+        return float(text)
+    except ValueError:
+        return text

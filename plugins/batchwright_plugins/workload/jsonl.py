@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
 
-from batchwright.number_bounds import MAX_SECONDS, MAX_TOKEN_ID, token_ids_problem, unmet_bounds
+from batchwright.number_bounds import MAX_TOKEN_ID, token_ids_problem, unmet_bounds
 from batchwright.option import option
 from batchwright.protocols import Arrival, Workload
 from batchwright_plugins.workload.lines import TraceFile
@@ -65,12 +64,14 @@ class Jsonl(Workload):
 
     def arrivals(self) -> Iterator[Arrival]:
         last = None
-        for number, line in self.file.lines():
-            arrival = self._arrival(number, line)
+        for number, record in self.file.objects():
+            arrival = self._arrival(number, record)
             if last is not None and arrival.time < last:
                 raise self.file.broken(number, f"a time not before {last}", arrival.time)
             last = arrival.time
             yield arrival
+        if last is None:
+            raise self.file.empty()
 
     @property
     def max_output_tokens(self) -> int:
@@ -87,26 +88,15 @@ class Jsonl(Workload):
         for arrival in self.arrivals():
             times.append(arrival.time)
             longest = max(longest, arrival.num_output_tokens)
-        if not times:
-            raise self.file.empty()
         span = times[-1] - times[0]
         return ((len(times) - 1) / span if span > 0 else None), longest
 
-    def _arrival(self, number: int, line: str) -> Arrival:
-        try:
-            record = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise self.file.broken(number, f"a JSON object ({error})", line) from None
-        if not isinstance(record, dict):
-            raise self.file.broken(number, "a JSON object", record)
+    def _arrival(self, number: int, record: dict[str, Any]) -> Arrival:
         unknown = sorted(set(record).difference(_KEYS))
         if unknown:
             raise self.file.broken(number, f"only keys of {list(_KEYS)}", unknown[0])
-        time: Any = record.get("time")
-        if unmet_bounds("arrival_time", time) is not None or time < 0:
-            raise self.file.broken(number, f"time, a number >= 0 and <= {MAX_SECONDS}", time)
         return Arrival(
-            time=float(time),
+            time=self.file.seconds(number, "time", record.get("time")),
             prompt_token_ids=self._prompt(number, record),
             num_output_tokens=self.file.count(number, "output_tokens", record.get("output_tokens")),
             **self._fields(number, record),

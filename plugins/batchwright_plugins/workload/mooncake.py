@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import random
 from array import array
+from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
 
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Mooncake"]
 
-_MOST_IDS = (1 << 30) - SHARED_TOKENS
+_MOST_IDS: Final = (1 << 30) - SHARED_TOKENS
+_KEYS: Final = ("timestamp", "input_length", "output_length", "hash_ids")
+_FOREIGN: Final = ("chat_id", "parent_chat_id", "turn")
+"""Keys of a trace that looks alike and means seconds, and blocks of 16 tokens."""
 
 
 @frozen
@@ -91,17 +94,19 @@ class Mooncake(Workload):
         chance = self.ctx.stream("arrivals")
         stamps = [*dict.fromkeys(times), rows.span()]
         ends = dict(pairwise(stamps))
+        counts = Counter(times)
         for stamp, end in ends.items():
-            yield from _spread(stamp, max(stamp, end), times.count(stamp), chance)
+            yield from _spread(stamp, max(stamp, end), counts[stamp], chance)
 
     @cached_property
     def _read(self) -> tuple[Rows, list[array[int]]]:
         rows, blocks = Rows(), []
-        for number, line in self.file.lines():
-            record = self._record(number, line)
-            time = record["timestamp"] / 1000
+        for number, record in self.file.objects():
+            self._check(number, record)
+            stamp = record["timestamp"]
+            time = self.file.seconds(number, "timestamp", stamp, per_second=1000)
             if len(rows) and time < rows.times[-1]:
-                raise self.file.broken(number, "a timestamp not before the last", time * 1000)
+                raise self.file.broken(number, "a timestamp not before the last", stamp)
             num_prompt = self.file.count(number, "input_length", record["input_length"])
             ids = self._ids(number, record["hash_ids"], num_prompt)
             num_output = self.file.count(number, "output_length", record["output_length"])
@@ -111,18 +116,23 @@ class Mooncake(Workload):
             raise self.file.empty()
         return rows, blocks
 
-    def _record(self, number: int, line: str) -> dict[str, Any]:
-        try:
-            record = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise self.file.broken(number, f"a JSON object ({error})", line) from None
-        keys = ("timestamp", "input_length", "output_length", "hash_ids")
-        if not isinstance(record, dict) or any(key not in record for key in keys):
-            raise self.file.broken(number, f"an object with {', '.join(keys)}", line)
-        time = record["timestamp"]
-        if isinstance(time, bool) or not isinstance(time, int | float) or not time >= 0:
-            raise self.file.broken(number, "timestamp, milliseconds >= 0", time)
-        return record
+    def _check(self, number: int, record: dict[str, Any]) -> None:
+        """Refuse a line of another format.
+
+        Raises:
+            ConfigError: It lacks a key, or has one that no trace of Mooncake has.
+        """
+        if any(key not in record for key in _KEYS):
+            raise self.file.broken(number, f"an object with {', '.join(_KEYS)}", record)
+        foreign = next((key for key in _FOREIGN if key in record), None)
+        if foreign is not None:
+            raise self.file.broken(
+                number,
+                "a trace of Mooncake (blocks of 512 tokens, times in milliseconds); one with "
+                f"{', '.join(_FOREIGN)} has blocks of 16 tokens and times in seconds, and is not "
+                "read",
+                f"the key {foreign}",
+            )
 
     def _ids(self, number: int, ids: Any, num_prompt: int) -> array[int]:
         wanted = -(-num_prompt // self.options.block_size)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from array import array
 from collections.abc import Iterable, Iterator
 from functools import cached_property
@@ -14,7 +15,7 @@ from attrs import define, frozen
 from batchwright.exceptions import ConfigError
 from batchwright.option import option
 from batchwright.protocols import Arrival, Workload
-from batchwright_plugins.workload.lines import TraceFile
+from batchwright_plugins.workload.lines import MOST_TOKENS, TraceFile, short
 from batchwright_plugins.workload.prompts import OWN_TOKENS, pieces
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ShareGpt"]
 
-_ASKS: Final = ("human", "user")
+_BLANKS: Final = re.compile(r"[ \t\r\n]*")
 _ANSWERS: Final = ("gpt", "assistant", "chatgpt", "bing", "bard")
 _MOST_TURNS: Final = 1 << 12
 
@@ -59,8 +60,9 @@ class ShareGpt(Workload):
     A file is a JSON array of objects ``{"id": ..., "conversations": [{"from": "human", "value":
     "..."}, {"from": "gpt", "value": "..."}, ...]}``. A ``value`` may be a number of tokens
     instead of a text. Conversations begin by a Poisson process; the next turn comes some time
-    after the last answer, its prompt is all that was said before and the new message.
-    A conversation is a ``group``.
+    after the last answer, its prompt is all that was said before and the new message:
+    of users, of the system and of tools alike. An answer to which nothing was asked is part of
+    the next prompt, too. A conversation is a ``group``.
     """
 
     name = "sharegpt"
@@ -82,18 +84,28 @@ class ShareGpt(Workload):
     @cached_property
     def conversations(self) -> list[list[tuple[int, int]]]:
         """By conversation, each turn's message and answer (tokens)."""
-        text = "\n".join(line for _, line in self.file.lines())
-        try:
-            records = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise self.file.broken(error.lineno, f"JSON ({error.msg})", "") from None
-        if not isinstance(records, list):
-            raise self.file.broken(1, "an array of conversations", records)
-        found = [self._turns(index, record) for index, record in enumerate(records)]
-        found = [turns for turns in found if turns]
+        found = [
+            turns
+            for index, (line, record) in enumerate(self._records())
+            if (turns := self._turns(f"{self.file.path}:{line}: conversation {index}", record))
+        ]
         if not found:
             raise self.file.empty()
         return found
+
+    def _records(self) -> Iterator[tuple[int, Any]]:
+        """The elements of the array, each with the line that it begins in.
+
+        Raises:
+            ConfigError: It is no JSON array.
+        """
+        text, at, line = self.file.text(), 0, 1
+        for begin, record, problem in _elements(text):
+            line += text.count("\n", at, begin)
+            at = begin
+            if problem:
+                raise self.file.broken(line, problem, text[begin : begin + 80])
+            yield line, record
 
     def arrivals(self) -> Iterator[Arrival]:
         self._thinking = self.ctx.stream("think times")
@@ -126,33 +138,87 @@ class ShareGpt(Workload):
             number=number,
         )
 
-    def _turns(self, index: int, record: Any) -> list[tuple[int, int]]:
-        """Pairs of a message and the answer to it; what is no such pair is left out.
+    def _turns(self, where: str, record: Any) -> list[tuple[int, int]]:
+        """Pairs of what is new in a prompt and the answer to it; what is left has no answer.
 
         Raises:
             ConfigError: It is no conversation.
         """
         said = record.get("conversations") if isinstance(record, dict) else None
         if not isinstance(said, list):
-            problem = f"conversation {index}: expected an object with a list 'conversations'"
-            raise ConfigError(f"{problem}, got {str(record)[:60]!r}", source=str(self.file.path))
+            raise _broken(where, "an object with a list 'conversations'", record)
         turns: list[tuple[int, int]] = []
-        asked = 0
+        asked = total = 0
         for entry in said:
-            who = entry.get("from", entry.get("role")) if isinstance(entry, dict) else None
-            length = self._length(index, entry)
-            if who in _ASKS:
-                asked += length
-            elif who in _ANSWERS and asked and length and len(turns) < _MOST_TURNS:
+            role, length = self._message(where, entry)
+            total += length
+            if role in _ANSWERS and asked and length:
                 turns.append((asked, length))
                 asked = 0
+            else:
+                asked += length
+        if len(turns) > _MOST_TURNS or total > MOST_TOKENS:
+            expected = f"a conversation of at most {_MOST_TURNS} turns and {MOST_TOKENS} tokens"
+            raise _broken(where, expected, f"{len(turns)} turns and {total} tokens")
         return turns
 
-    def _length(self, index: int, entry: Any) -> int:
-        value = entry.get("value", entry.get("content")) if isinstance(entry, dict) else None
+    def _message(self, where: str, entry: Any) -> tuple[str, int]:
+        """The role and the length (tokens) of a message.
+
+        Raises:
+            ConfigError: It is none.
+        """
+        found = entry if isinstance(entry, dict) else {}
+        role, value = found.get("from", found.get("role")), found.get("value", found.get("content"))
+        if not isinstance(role, str):
+            raise _broken(where, "a message with 'from' or 'role', a text", entry)
         if isinstance(value, str):
-            return math.ceil(len(value) / float(self.options.chars_per_token))
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-            return value
-        problem = f"conversation {index}: expected a value, text or tokens, got {str(entry)[:60]!r}"
-        raise ConfigError(problem, source=str(self.file.path))
+            return role, math.ceil(len(value) / float(self.options.chars_per_token))
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS:
+            return role, value
+        raise _broken(where, "a message with a value, text or tokens", entry)
+
+
+def _broken(where: str, expected: str, got: Any) -> ConfigError:
+    return ConfigError(f"expected {expected}, got {short(got)}", source=where)
+
+
+def _elements(text: str) -> Iterator[tuple[int, Any, str]]:
+    """Read a JSON array one element at a time.
+
+    Yields:
+        Where an element begins, and the element; in the end what is wrong, if anything is.
+    """
+    decoder, at = json.JSONDecoder(), _skip(text, 0)
+    if text[at : at + 1] != "[":
+        yield at, None, "an array of conversations"
+        return
+    at = _skip(text, at + 1)
+    is_over = text[at : at + 1] == "]"
+    while not is_over:
+        try:
+            record, end = decoder.raw_decode(text, at)
+        except json.JSONDecodeError as error:
+            yield error.pos, None, f"JSON ({error.msg})"
+            return
+        except (ValueError, RecursionError) as error:
+            deep = isinstance(error, RecursionError)
+            yield at, None, f"JSON ({'it is nested too deeply' if deep else error})"
+            return
+        yield at, record, ""
+        at = _skip(text, end)
+        is_over = text[at : at + 1] == "]"
+        if not is_over:
+            if text[at : at + 1] != ",":
+                yield at, None, "JSON (',' or ']')"
+                return
+            at = _skip(text, at + 1)
+    at = _skip(text, at + 1)
+    if at < len(text):
+        yield at, None, "nothing behind the array"
+
+
+def _skip(text: str, at: int) -> int:
+    """Where the next letter is that is no blank."""
+    match = _BLANKS.match(text, at)
+    return match.end() if match else at

@@ -14,13 +14,13 @@ from batchwright.clock import VirtualClock
 from batchwright.protocols import SchedulingPolicy
 from batchwright.testing import Driver, drive, fakes, make_plugin, make_request
 from batchwright.verdicts import Pause
-from batchwright_plugins.command.explain import ExplainCommand
+from batchwright_plugins.command.group import main
 from batchwright_plugins.command.story import tell_grants
 from batchwright_plugins.observer.decision_trail import follow
 
 
 def explain(*arguments: object) -> Any:
-    return CliRunner().invoke(ExplainCommand().build(), list(map(str, arguments)))
+    return CliRunner().invoke(main, ["explain", *map(str, arguments)])
 
 
 def make_scheduler(path: Path, *, plugins: Any = (fakes,), **sections: Any) -> Any:
@@ -152,14 +152,23 @@ def test_growing_log_is_read_up_to_its_last_whole_line(log: Path) -> None:
 def test_other_files_are_refused(text: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "log").write_text(text)
     result = explain("a", "--log", tmp_path / "log")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert said in result.output
 
 
 def test_damaged_log_names_the_line(log: Path) -> None:
     lines = log.read_text().splitlines(keepends=True)
     log.write_text("".join([*lines[:3], "{broken\n", *lines[3:]]))
-    assert "line 4 is no JSON" in explain("A", "--log", log).output
+    assert f"{log}:4: is no JSON" in explain("A", "--log", log).output
+
+
+def test_a_byte_order_mark_and_a_cut_letter_are_no_damage(log: Path) -> None:
+    whole = explain("A", "--log", log).output
+    log.write_bytes(b"\xef\xbb\xbf" + log.read_bytes() + b'{"time":9,"added":{"\xc3')
+    assert explain("A", "--log", log).output == whole
+    log.write_bytes(log.read_bytes() + b'"}\n{}\n')
+    number = log.read_bytes().count(b"\n") - 1
+    assert f"{log}:{number}: is no JSON; the log is damaged" in explain("A", "--log", log).output
 
 
 def test_an_unknown_request_is_answered_with_some_that_are_known(log: Path) -> None:

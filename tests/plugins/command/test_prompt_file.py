@@ -89,6 +89,28 @@ def test_byte_order_mark_and_crlf_are_no_part_of_a_prompt(tmp_path: Path) -> Non
     assert [line.prompt for line in read_prompts(path, DEFAULT)] == ["one", "two"]
 
 
+def test_json_lines_in_a_file_of_another_name_are_no_text(read: Any) -> None:
+    """The first line says so: it begins with a brace and has a prompt's key."""
+    lines = [{"id": "a", "prompt": "Hi"}, {"messages": [{"role": "user", "content": "Hi"}]}]
+    found = [read(*lines, name=name) for name in ("prompts.txt", "prompts", "prompts.json")]
+    assert [[line.request_id for line in lines] for lines in found] == [["a", "line-2"]] * 3
+    (text,) = read('{"a": 1} is what?', name="prompts.txt")
+    assert text.prompt == '{"a": 1} is what?'
+    with pytest.raises(ConfigError, match=r"p\.txt:2: expected a JSON object"):
+        read({"prompt": "Hi"}, "not JSON", name="p.txt")
+    with pytest.raises(ConfigError, match=r"p\.json:1: .*got a JSON array"):
+        read("[", name="p.json")
+
+
+def test_chat_parts_are_taken_and_others_named(read: Any) -> None:
+    parts = [{"type": "text", "text": "Hi"}]
+    (line,) = read({"messages": [{"role": "user", "content": parts, "name": "ada"}]})
+    assert line.source == {"messages": [{"role": "user", "content": parts, "name": "ada"}]}
+    image = [{"type": "image_url"}]
+    said = problem(read, {"messages": [{"role": "user", "content": image}]})
+    assert said.startswith(":1: messages[0].content[0].type: expected 'text', got \"image_url\"")
+
+
 @pytest.mark.parametrize(
     ("data", "prompts"), [(b'{"prompt": "a"}\n', ["a"]), (b"a\n{b\n", ["a", "{b"])]
 )
@@ -115,7 +137,8 @@ def test_standard_input_is_json_if_it_begins_so(
         ({"prompt": 3}, ":1: prompt: expected a string, got 3"),
         ({"prompt_token_ids": [-1]}, ":1: prompt_token_ids must hold token ids, integers "),
         ({"prompt_token_ids": []}, ":1: prompt_token_ids: expected a list of token ids"),
-        ({"messages": [{"role": "user"}]}, ":1: messages: expected a list of {"),
+        ({"messages": []}, ":1: messages: expected a list of messages, got []"),
+        ({"messages": [{"role": "user"}]}, ":1: messages[0].content: expected a string or "),
         ({"prompt": "a", "max_tokens": "7"}, ":1: max_tokens must be an integer from 1"),
         ({"prompt": "a", "top_p": 2}, ":1: top_p must be a number above 0 and up to 1, not 2"),
         ({"prompt": "a", "stop": 3}, ":1: stop: expected a list, got 3"),

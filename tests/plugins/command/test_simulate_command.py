@@ -409,6 +409,20 @@ def test_wrong_workload_is_said(folder: Path, workload: str, expected: str) -> N
     assert expected in result.output or "there is no workload" in result.output
 
 
+def test_a_workload_from_which_nothing_arrives_is_an_error(folder: Path) -> None:
+    (folder / "none.jsonl").write_text("\n")
+    empty = simulate(folder, workload=f"jsonl:{folder / 'none.jsonl'}")
+    assert (empty.exit_code, empty.output) == (
+        2, f"Error: {folder / 'none.jsonl'}: holds no request\n")  # fmt: skip
+    (folder / "chunk-0-trace.csv").write_text("0,0,1,Gamma,1,1\n")
+    (folder / "chunk-0-dataset.json").write_text(
+        '{"0": {"input_tokens": "{1: 1.0}", "output_tokens": "{1: 1.0}"}}'
+    )
+    idle = simulate(folder, workload=f"servegen:{folder}")
+    assert idle.exit_code == 2
+    assert "workload.servegen: holds no request that arrives" in idle.output
+
+
 @pytest.mark.parametrize("option", ["--rate", "--scale-rate", "--until"])
 @pytest.mark.parametrize("value", ["nan", "inf", "0", "-1"])
 def test_numbers_that_are_none_are_refused(folder: Path, option: str, value: str) -> None:

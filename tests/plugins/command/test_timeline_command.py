@@ -20,8 +20,8 @@ from batchwright.clock import VirtualClock
 from batchwright.protocols import SchedulingPolicy
 from batchwright.testing import Driver, drive, fakes, make_plugin, make_request
 from batchwright.verdicts import Pause
+from batchwright_plugins.command.group import main
 from batchwright_plugins.command.spans import Span, Spans
-from batchwright_plugins.command.timeline import TimelineCommand
 from batchwright_plugins.command.timeline_svg import _ticks
 from batchwright_plugins.observer.decision_trail import follow
 
@@ -29,7 +29,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def timeline(*arguments: object) -> Result:
-    return CliRunner().invoke(TimelineCommand().build(), list(map(str, arguments)))
+    return CliRunner().invoke(main, ["timeline", *map(str, arguments)])
 
 
 def make_scheduler(path: Path, *, plugins: Any = (fakes,), **sections: Any) -> Any:
@@ -311,7 +311,7 @@ def test_what_cannot_be_drawn_is_refused(
 def test_what_is_no_log_is_refused(tmp_path: Path, option: str) -> None:
     (tmp_path / "log").write_text("hello\n")
     result = timeline(tmp_path / "log", option, tmp_path / "out")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "is no decision log" in result.output
     assert not (tmp_path / "out").exists()
 
@@ -372,8 +372,8 @@ def test_a_file_is_written_whole_or_not_at_all(log: Path) -> None:
     lines = log.read_text().splitlines(keepends=True)
     log.write_text("".join([*lines[:5], "{\n", *lines[5:]]))
     result = timeline(log, "--perfetto", output)
-    assert result.exit_code == 1
-    assert "line 6 is no JSON; the log is damaged" in result.output
+    assert result.exit_code == 2
+    assert f"{log}:6: is no JSON; the log is damaged" in result.output
     assert output.read_text() == "old"
     assert sorted(path.name for path in log.parent.iterdir()) == [log.name, "out.json"]
 

@@ -90,7 +90,10 @@ def test_profile_may_be_a_folder(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"cannot be read: .*linear\.toml"):
         make("linear", tmp_path, profile="mine")
     (own / "linear.toml").write_text("base = 1.0\n")
-    with pytest.raises(ConfigError, match="expected per_token, a number of seconds >= 0, got None"):
+    with pytest.raises(
+        ConfigError,
+        match=r"linear\.toml: .*: expected per_token, a number of seconds >= 0 and <= 3600",
+    ):
         make("linear", tmp_path, profile="mine")
     (own / "linear.toml").write_text("base = \n")
     with pytest.raises(ConfigError, match="is not valid TOML"):
@@ -224,7 +227,7 @@ def test_table_takes_layers_from_a_model(profile: Path) -> None:
         ("dense.csv", "layer,tokens,time_us\nmlp,1,fast\n", r"dense\.csv:2: expected numbers >= 0"),
         ("attention.csv", "prefill_chunk,kv_prefill,n_decode,kv_decode,time_us\n", "lacks pure"),
         ("profile.toml", "num_layers = 0\n", "does not say how many layers there are"),
-        ("profile.toml", "=", "cannot be read"),
+        ("profile.toml", "=", r"profile\.toml: is not valid TOML: .* \(at line 1, column 1\)"),
     ],
 )
 def test_broken_profile_is_named(profile: Path, file: str, text: str | None, expected: str) -> None:
@@ -265,6 +268,34 @@ def test_measured_reads_what_calibrate_writes(tmp_path: Path) -> None:
     assert measured.step_time(shape) == linear.step_time(shape)
     with pytest.raises(ConfigError, match=r"measured\.path: cannot be read: .*nowhere.*calibrate"):
         make("measured", tmp_path, path="nowhere.toml")
+
+
+def test_a_byte_order_mark_is_no_part_of_a_profile(tmp_path: Path) -> None:
+    lines = [f"{name} = {value}" for name, value in COEFFICIENTS.items() if name != "overhead"]
+    (tmp_path / "measured.toml").write_text("\n".join(lines), encoding="utf-8-sig")
+    shape = StepShape.of([(1, 10), (4, 100)])
+    linear = make("linear", **{**COEFFICIENTS, "overhead": 0.0})
+    assert make("measured", tmp_path).step_time(shape) == linear.step_time(shape)
+    (tmp_path / "measured.toml").write_text("\n".join(lines), encoding="utf-16")
+    with pytest.raises(ConfigError, match=r"measured\.toml: is UTF-16; save it as UTF-8"):
+        make("measured", tmp_path)
+
+
+@pytest.mark.parametrize("value", ["inf", "-1", "true", '"x"', "1e5"])
+def test_a_coefficient_that_is_no_time_is_refused(tmp_path: Path, value: str) -> None:
+    lines = [f"{name} = {value}" for name in COEFFICIENTS if name != "overhead"]
+    (tmp_path / "measured.toml").write_text("\n".join(lines))
+    with pytest.raises(
+        ConfigError, match=r"measured\.toml: .*a number of seconds >= 0 and <= 3600"
+    ):
+        make("measured", tmp_path)
+
+
+def test_tiny_coefficients_leave_room_for_many_tokens() -> None:
+    names = [name for name in COEFFICIENTS if name not in ("base", "overhead")]
+    tiny = make("linear", base=1.0, **dict.fromkeys(names, 5e-324))
+    assert tiny.max_tokens(1.0, StepShape(1, 10)) >= 1 << 24
+    assert tiny.max_tokens(0.5, StepShape(1, 10)) == 0
 
 
 # -- What components see -------------------------------------------------------------------

@@ -60,6 +60,14 @@ def test_azure_rows_become_arrivals(tmp_path: Path) -> None:
     assert workload.rate == 3 / 7.5  # the span and a mean gap behind it
 
 
+def test_azure_times_have_any_digits_and_a_zone_or_none(tmp_path: Path) -> None:
+    stamps = ["2024-05-10 00:00:00", "2024-05-10 00:00:00.5", "2024-05-10 02:00:01+02:00",
+              "2024-05-10T00:00:01.123456789Z", "2024-05-10 00:00:02.009930+00:00"]  # fmt: skip
+    text = "\n".join([HEADER, *(f"{stamp},5,1" for stamp in stamps)])
+    found = [arrival.time for arrival in trace(tmp_path, "azure", text).arrivals()]
+    assert found == [0.0, 0.5, 1.0, 1.123456, 2.00993]
+
+
 def test_azure_trace_is_repeated_one_behind_the_other(tmp_path: Path) -> None:
     found = list(trace(tmp_path, "azure", AZURE, repeat=2).arrivals())
     assert [a.time for a in found] == [0.0, 4.314579, 5.0, 7.5, 11.814579, 12.5]
@@ -178,6 +186,21 @@ def test_sharegpt_turns_have_what_was_said_in_their_prompt(tmp_path: Path) -> No
     assert workload.max_output_tokens == 7
 
 
+def test_sharegpt_counts_system_and_tool_turns_into_prompts(tmp_path: Path) -> None:
+    roles = ("gpt", "system", "human", "gpt", "tool", "observation", "gpt", "human")
+    said = [{"from": role, "value": 1 << i} for i, role in enumerate(roles)]
+    workload = trace(tmp_path, "sharegpt", json.dumps([{"conversations": said}]))
+    assert workload.conversations == [[(1 + 2 + 4, 8), (16 + 32, 64)]]
+
+
+def test_mooncake_times_that_all_differ_are_spread_in_linear_time(tmp_path: Path) -> None:
+    line = '{{"timestamp": {}, "input_length": 5, "output_length": 1, "hash_ids": [0]}}\n'
+    text = "".join(line.format(number) for number in range(20_000))
+    times = [arrival.time for arrival in trace(tmp_path, "mooncake", text).arrivals()]
+    assert len(times) == 20_000
+    assert times == sorted(times)
+
+
 def clients(folder: Path) -> None:
     for number, rate in ((0, 4.0), (3, 1.0)):
         (folder / f"chunk-{number}-trace.csv").write_text(
@@ -241,7 +264,7 @@ BROKEN = [
     ),
     ("burstgpt", "Time,Model\n", 1, "expected a header with Timestamp, Model"),
     ("burstgpt", f"{BURSTGPT}1,2,3\n", 5, "expected 6 values"),
-    ("burstgpt", f"{BURSTGPT}x,ChatGPT,1,1,2,log\n", 5, "expected Timestamp, a number >= 0"),
+    ("burstgpt", f"{BURSTGPT}x,ChatGPT,1,1,2,log\n", 5, "expected Timestamp, seconds >= 0"),
     ("burstgpt", f"{BURSTGPT}1,ChatGPT,1,1,2,log\n", 5, "expected a Timestamp not before"),
     ("mooncake", "{\n", 1, "expected a JSON object"),
     ("mooncake", '{"timestamp": 0}\n', 1, "expected an object with timestamp, input_length"),
@@ -255,9 +278,9 @@ BROKEN = [
     ("jsonl", '{"time": 1e400, "prompt_tokens": 1, "output_tokens": 1}\n', 1, "expected time"),
     (
         "jsonl",
-        '{"time": 0, "prompt_tokens": 100000001, "output_tokens": 1}\n',
+        '{"time": 0, "prompt_tokens": 10000001, "output_tokens": 1}\n',
         1,
-        "expected prompt_tokens, an integer >= 1 and <= 100000000, got 100000001",
+        "expected prompt_tokens, an integer >= 1 and <= 10000000, got 10000001",
     ),
     (
         "jsonl",
@@ -312,6 +335,45 @@ BROKEN = [
         ]
     ),
     ("sharegpt", "[\n{", 2, "expected JSON"),
+    ("sharegpt", "[\n\n" + "[" * 100_000, 3, "expected JSON (it is nested too deeply)"),
+    (
+        "sharegpt",
+        '[{"conversations": []},\n{"conversations": [{"value": 3}]}]',
+        2,
+        "'role', a text",
+    ),
+    (
+        "sharegpt",
+        f'[{{"conversations": [{{"from": "gpt", "value": {10**9}}}]}}]',
+        1,
+        "with a value",
+    ),
+    ("sharegpt", "[]\n\nx", 3, "expected nothing behind the array"),
+    ("azure", f"{HEADER}\n2023-11-16,5,1\n", 2, "expected a time such as 2023"),
+    ("azure", "", 1, f"expected the header {HEADER}, got ''"),
+    ("burstgpt", f"{BURSTGPT}inf,ChatGPT,1,1,2,log\n", 5, "expected Timestamp, seconds >= 0"),
+    ("burstgpt", f'{BURSTGPT}1,"{"x" * 200_000},1,1,2,log\n', 5, "field larger than field limit"),
+    ("burstgpt", BURSTGPT.replace("Model", "Timestamp"), 1, "expected a header with Timestamp"),
+    ("mooncake", "[" * 100_000, 1, "expected a JSON object (it is nested too deeply)"),
+    ("mooncake", MOONCAKE.replace("3000", "9" * 5000), 3, "expected a JSON object (Exceeds the"),
+    ("mooncake", MOONCAKE.replace("3000", "Infinity"), 3, "expected timestamp, milliseconds"),
+    ("mooncake", MOONCAKE.replace("3000", f"1{'0' * 400}"), 3, "expected timestamp, milliseconds"),
+    ("jsonl", "{" * 100_000, 1, "expected a JSON object"),
+    ("jsonl", '{"time": 0, "prompt_tokens": 1, "output_tokens": 1}\n\0\n', 2, "a JSON object"),
+    (
+        "jsonl",
+        f'{{"time": 0, "prompt_tokens": 1, "output_tokens": 1, "deadline": 1{"0" * 400}}}\n',
+        1,
+        "expected deadline, from -1000000000000.0 to 1000000000000.0",
+    ),
+    (
+        "mooncake",
+        '{"chat_id": 1, "turn": 1, "timestamp": 1.5, "input_length": 20, "output_length": 5, '
+        '"hash_ids": [4, 5]}\n',
+        1,
+        "one with chat_id, parent_chat_id, turn has blocks of 16 tokens and times in seconds, and "
+        "is not read, got 'the key chat_id'",
+    ),
     ("sharegpt", "{}", 1, "expected an array of conversations"),
 ]
 
@@ -340,6 +402,8 @@ def test_missing_file_is_said(name: str, tmp_path: Path) -> None:
     [("azure", f"{HEADER}\n"), ("mooncake", ""), ("jsonl", ""), ("sharegpt", "[]")],
 )
 def test_empty_trace_is_an_error(name: str, text: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="holds no request"):
+        list(trace(tmp_path, name, text).arrivals())
     with pytest.raises(ConfigError, match="holds no request"):
         trace(tmp_path, name, text).max_output_tokens  # noqa: B018
 
@@ -375,10 +439,10 @@ def test_folder_without_clients_is_an_error(tmp_path: Path) -> None:
     ("record", "expected"),
     [
         ({"id": 1}, "expected an object with a list 'conversations'"),
-        ({"conversations": [{"from": "human", "value": -1}]}, "expected a value, text or tokens"),
-        ({"conversations": ["hello"]}, "expected a value, text or tokens"),
+        ({"conversations": [{"from": "human", "value": -1}]}, "expected a message with a value"),
+        ({"conversations": ["hello"]}, "expected a message with 'from' or 'role'"),
     ],
 )
 def test_broken_conversation_is_named(record: Any, expected: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=f"conversation 0: {expected}"):
+    with pytest.raises(ConfigError, match=f"trace:1: conversation 0: {expected}"):
         list(trace(tmp_path, "sharegpt", json.dumps([record])).arrivals())

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from batchwright.exceptions import ConfigError
 from batchwright.plugin_manager import PluginManager
+from batchwright.text_file import read_text
 from batchwright_plugins.command.comparison.cell import file_digest
+from batchwright_plugins.command.comparison.cell_form import check_cell
 from batchwright_plugins.command.output_file import write_text
 
 if TYPE_CHECKING:
@@ -75,8 +77,9 @@ class Archive:
         if not _is_whole(path):
             return None
         try:
-            found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
+            found: dict[str, Any] = json.loads(read_text(path))
+            check_cell(found)
+        except (ConfigError, RecursionError, ValueError) as error:
             message = f"{path} ({error}); remove it, and the cell is run again"
             return {**cell.coordinates(), "fault": {"kind": _DAMAGED, "message": message}}
         return found

@@ -5,12 +5,12 @@ Each is a folder of small tables; README.md says where they come from.
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
 from batchwright.exceptions import ConfigError
 from batchwright.suggest import did_you_mean
+from batchwright.text_file import parse_toml, read_text
 
 __all__ = ["find_profile", "profile_names", "read_coefficients"]
 
@@ -53,11 +53,6 @@ def read_coefficients(file: Path, path: str) -> dict[str, Any]:
         path: TOML path of the option that names it.
 
     Raises:
-        ConfigError: It cannot be read.
+        ConfigError: It cannot be read, or is no TOML.
     """
-    try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}: {file}", path=path) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"is not valid TOML: {error}: {file}", path=path) from error
+    return parse_toml(read_text(file, path), str(file))
