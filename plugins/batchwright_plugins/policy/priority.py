@@ -38,8 +38,9 @@ class Priority(SchedulingPolicy):
     With ``displaces`` an urgent request need not wait until somebody ends: the one that
     the victim names pauses if it lacks a seat (and keeps its blocks as long as nobody else
     lacks them), or gives up its blocks if those are what is missing, provided it is
-    strictly less urgent, and the urgent one is certain to be admitted then. ``scheduler.max_displacements`` bounds how often one request
-    yields; the victim costs O(running), in a step in which something has changed.
+    strictly less urgent, and the urgent one is certain to be admitted then.
+    ``scheduler.max_displacements`` bounds how often one request yields; the victim costs
+    O(running), in a step in which something has changed.
     """
 
     name = "priority"
