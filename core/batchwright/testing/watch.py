@@ -178,7 +178,8 @@ class Watch:
 
     def _idle(self, plan: SchedulerOutput, view: StepView) -> Iterator[Violation]:
         """Count steps in which nothing was scheduled though something could be: E6."""
-        waits = view.num_running or view.num_waiting > view.num_parked
+        # A gate may hold the others for what a parked one waits for: no gate is overruled then.
+        waits = view.num_running or (view.num_waiting and not view.num_parked)
         excused = view.is_paused or view.next_alarm is not None or view.num_in_flight > 1
         if view.num_parked and not view.num_running:
             excused = True  # others may wait for what a parked request holds: a key will come

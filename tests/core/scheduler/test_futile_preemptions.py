@@ -34,7 +34,7 @@ def driver_of(victim: str, gates: Any, **options: Any) -> Driver:
             "compat": options.get("compat", "none"),
             "policy": options.get("policy", "fcfs"),
         },
-        "kv": {"block_size": 4, "num_blocks": 16},
+        "kv": options.get("kv", {"block_size": 4, "num_blocks": 16}),
         "gate": gates,
         "limit": [{"use": "long-prefill", "threshold": options.get("threshold", 4)}],
     }
@@ -60,6 +60,16 @@ def test_two_long_prompts_without_a_gate_end(victim: str, compat: str) -> None:
     driver = driver_of(victim, [], compat=compat)
     driver.add(make_request("A", 48, 4), make_request("B", 48, 4))
     assert most_futile(driver) <= (MOST if compat == "none" else 100)
+
+
+@pytest.mark.parametrize(
+    ("victim", "a", "b"), [("most-blocks", (20, 7), (28, 1)), ("lowest-priority", (25, 5), (12, 8))]
+)
+def test_two_that_preempted_each_other_for_ever_end(victim: str, a: Any, b: Any) -> None:
+    kv = {"block_size": 4, "num_blocks": 8, "enable_prefix_caching": False}
+    driver = driver_of(victim, [], kv=kv, threshold=3)
+    driver.add(make_request("A", *a), make_request("B", *b))
+    assert most_futile(driver, max_steps=150) <= MOST + 1
 
 
 @settings(max_examples=120, deadline=None)
