@@ -181,8 +181,6 @@ class Watch:
         # A gate may hold the others for what a parked one waits for: no gate is overruled then.
         waits = view.num_running or (view.num_waiting and not view.num_parked)
         excused = view.is_paused or view.next_alarm is not None or view.num_in_flight > 1
-        if view.num_parked and not view.num_running:
-            excused = True  # others may wait for what a parked request holds: a key will come
         self._num_idle = self._num_idle + 1 if plan.is_empty and waits and not excused else 0
         if self._num_idle > self.patience:
             yield Violation(
