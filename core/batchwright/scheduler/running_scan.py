@@ -121,6 +121,8 @@ class RunningScan:
             if debt > 1:
                 state.draft.unfinished[request.request_id] = request
             return True
+        if state.to_end and self._departures.has_to_end(request):
+            return True  # before it publishes what it will not compute
         block_ids = self._allocate(request, num_tokens)
         while block_ids is None:
             if state.fence.is_holding:
@@ -135,10 +137,10 @@ class RunningScan:
                 return True
             num_tokens = min(num_tokens, request.debt)
             block_ids = self._allocate(request, num_tokens)
-        if state.to_end and self._departures.has_to_end(request):
-            return True
         state.draft.grant(request, num_tokens, debt)
         self._plan_drafts(request, num_tokens)
+        if state.to_end:
+            self._departures.has_to_end(request)  # no other request counts on its blocks yet
         return True
 
     def _grant(self, request: Request, debt: int) -> int:

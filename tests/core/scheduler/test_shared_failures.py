@@ -9,7 +9,7 @@ import pytest
 from batchwright.assembly import scheduler_from_config
 from batchwright.clock import VirtualClock
 from batchwright.messages import ModelOutput
-from batchwright.protocols import SchedulingPolicy
+from batchwright.protocols import Limit, SchedulingPolicy
 from batchwright.testing import Driver, ScriptedExecutor, make_plugin, make_request, prompt_tokens
 
 PREFIX = prompt_tokens("shared", 64)
@@ -27,7 +27,9 @@ class Eager(SchedulingPolicy):
         return waiting.priority < running.priority
 
 
-def driver_of(*, depth=1, num_blocks=40, threshold=16, policy="fcfs", max_num_seqs=8):
+def driver_of(
+    *, depth=1, num_blocks=40, threshold=16, policy="fcfs", max_num_seqs=8, limit="long-prefill"
+):
     config = {
         "scheduler": {
             "pipeline_depth": depth,
@@ -43,7 +45,9 @@ def driver_of(*, depth=1, num_blocks=40, threshold=16, policy="fcfs", max_num_se
     }
     if policy == "priority":
         config["policy"] = {"priority": {"displaces": True}}
-    plugins = [make_plugin(policy=[Eager])]
+    if limit != "long-prefill":
+        config["limit"] = [{"use": limit}]
+    plugins = [make_plugin(policy=[Eager], limit=[EndsInGrant])]
     scheduler = scheduler_from_config(config, clock=VirtualClock(), plugins=plugins)
     executor = ScriptedExecutor.standalone(num_blocks, 16)
     return Driver(scheduler, executor, depth=depth)
@@ -179,3 +183,25 @@ def test_request_that_is_answered_nonsense_for_is_not_found(row):
     outputs = driver.scheduler.update_from_output(plan, ModelOutput(["A"], [row]))
     assert outputs.finished["A"].reason == "error"
     assert not list(driver.scheduler.view.published_blocks())
+
+
+class EndsInGrant(Limit):
+    """Ends R when it is asked about the second chunk of its prompt."""
+
+    name = "ends-in-grant"
+
+    def grant(self, request, num_tokens, view):
+        if request.request_id == "R" and request.num_computed_tokens == 16:
+            self.ctx.end(request, "because")
+        return min(num_tokens, 16)
+
+
+def test_chunk_of_a_request_that_a_limit_ends_is_not_found_later():
+    driver = driver_of(limit="ends-in-grant")
+    driver.add(make_request("F", 3, 20), shared("R"))
+    driver.turn()
+    driver.turn()
+    assert driver.requests[1].finish.detail == "because"
+    driver.add(shared("B"))
+    driver.finish()
+    assert driver.requests[-1].num_cached_tokens == 16
