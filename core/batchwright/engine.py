@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
@@ -344,14 +345,18 @@ class Engine:
         self, prompts: Sequence[Prompt], params: Sequence[SamplingParams | None]
     ) -> Iterator[RequestOutput]:
         mine: dict[str, None] = {}
+        ended: deque[RequestOutput] = deque()
         try:
             for prompt, each in zip(prompts, params, strict=True):
-                mine[self.add(prompt, each)] = None
+                request_id = self.add(prompt, each)
+                mine[request_id] = None
+                self._answers[request_id].ended = ended
             while mine:
-                for output in self.step():
-                    if output.finished and output.request_id in mine:
-                        del mine[output.request_id]
-                        yield output
+                self.step()
+                while ended:  # in this step, or in one of the caller's since the last answer
+                    output = ended.popleft()
+                    del mine[output.request_id]
+                    yield output
         finally:
             for request_id in mine:  # of those that ended in the last step, too
                 self._answers.pop(request_id, None)
@@ -369,10 +374,21 @@ class Engine:
         """Let components and executor release what they hold.
 
         A step that is being computed is waited for; those behind it are dropped.
+
+        Raises:
+            StepError: A step goes on, in another thread or around this call.
         """
-        self._pipeline.close()
-        self.scheduler.close()
-        self.executor.close()
+        if not self._driver.acquire(blocking=False):
+            raise StepError(
+                "close() was called while step() went on, in another thread or around it; "
+                "the thread that drives an engine closes it, between steps"
+            )
+        try:
+            self._pipeline.close()
+            self.scheduler.close()
+            self.executor.close()
+        finally:
+            self._driver.release()
 
     def _encode(self, request_id: str, prompt: Prompt) -> Sequence[int]:
         if isinstance(prompt, str) or (prompt and isinstance(prompt[0], Mapping)):
@@ -488,6 +504,8 @@ class Engine:
             outputs.append(output)
             if output.finish_reason is not None:
                 del self._answers[request_id]
+                if answer.ended is not None:
+                    answer.ended.append(output)
         return outputs
 
     def _extend(self, answer: _Answer, tokens: list[int], step: StepOutputs) -> None:
@@ -512,13 +530,18 @@ class Engine:
 
 
 class _Answer:
-    """A request on its way: its output so far, and the text in the making."""
+    """A request on its way: its output so far, and the text in the making.
+
+    Attributes:
+        ended: Takes the final output if ``generate`` made the request, whatever steps the engine.
+    """
 
     def __init__(self, request: Request, tokenizer: Tokenizer | None) -> None:
         params = request.sampling_params
         self.request = request
         self.output = RequestOutput(request_id=request.request_id)
         self.text = Detokenizer(tokenizer, params.stop, params.min_tokens)
+        self.ended: deque[RequestOutput] | None = None
 
     def extend(self, tokens: list[int], logprobs: Sequence[TokenLogprobs] | None) -> None:
         """Take in a step's new tokens, up to the one that completes a stop string."""

@@ -201,6 +201,17 @@ class TestLeavingGenerate:
         outputs.close()  # type: ignore[attr-defined]
         self.is_idle(engine)
 
+    def test_answers_that_another_call_computed_are_given(self, engine: Engine) -> None:
+        short = attrs.evolve(self.params, max_tokens=2)
+        outputs = engine.generate([[1, 2], [3]], [short, attrs.evolve(short, max_tokens=4)])
+        assert next(outputs).request_id == "request-0"
+        (other,) = engine.generate([[5, 6]], attrs.evolve(short, max_tokens=9))
+        assert other.token_ids == expected([5, 6], 9)
+        num_steps = engine.decisions.num_steps
+        assert [output.token_ids for output in outputs] == [expected([3], 4)]
+        assert engine.decisions.num_steps == num_steps
+        self.is_idle(engine)
+
     def test_the_executor_gives_up(self, engine: Engine) -> None:
         fail_at(engine, *range(2, 60))
         with pytest.raises(ExecutorError, match="device lost"):

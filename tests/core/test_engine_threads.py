@@ -224,3 +224,19 @@ def test_an_alarm_does_not_keep_a_notice_waiting() -> None:
     )
     assert finish(engine) == {"request-0": "length"}
     assert waits == [1.0]
+
+
+def test_close_in_the_middle_of_a_step_is_refused() -> None:
+    """The step goes on, and the thread that drives closes the engine behind it."""
+    engine = make_engine()
+    engine.add([1, 2], TWO)
+    execute, found = engine.executor.execute, []
+
+    def close_meanwhile(plan: Any) -> Any:
+        found.append(in_thread(engine.close))
+        return execute(plan)
+
+    engine.executor.execute = close_meanwhile  # type: ignore[method-assign]
+    assert finish(engine) == {"request-0": "length"}
+    assert "close() was called while step() went on" in str(found[0])
+    engine.close()
