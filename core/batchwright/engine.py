@@ -236,15 +236,14 @@ class Engine:
             )
         try:
             num_rings = self.scheduler.bell.num_rings
-            plan, outputs = self.advance()
+            plan, outputs, given = self._advance()
             if outputs is None:
                 return []
             if plan.is_empty and not outputs.finished and not self._pipeline.plans:
                 self._wait(num_rings)
             elif not plan.is_empty:
                 self._tells_sleep = False
-            with self._lock:
-                return self._collect(outputs)
+            return given
         finally:
             self._driver.release()
 
@@ -258,6 +257,10 @@ class Engine:
             ExecutorError: The executor failed ``max_restarts`` times in a row.
             PluginError: A component failed too often in a row.
         """
+        plan, outputs, _ = self._advance()
+        return plan, outputs
+
+    def _advance(self) -> tuple[SchedulerOutput, StepOutputs | None, list[RequestOutput]]:
         # Without live requests only as much is planned as it takes to tell that they ended.
         pipeline = self._pipeline
         pipeline.start()
@@ -269,9 +272,7 @@ class Engine:
                 pipeline.put(plan)
                 if plan.is_empty:
                     break
-        outputs = self._compute_next()
-        pipeline.lap(BOOKKEEPING)
-        return outputs
+        return self._compute_next()
 
     def _plan(self) -> SchedulerOutput:
         decisions = self.decisions
@@ -281,17 +282,23 @@ class Engine:
         decisions.num_steps += 1
         return plan
 
-    def _compute_next(self) -> tuple[SchedulerOutput, StepOutputs | None]:
+    def _compute_next(
+        self, *, is_step: bool = True
+    ) -> tuple[SchedulerOutput, StepOutputs | None, list[RequestOutput]]:
         plan = self._pipeline.plans[0]
         output = self._execute(plan)
         if output is None:
-            return plan, None
+            self._pipeline.lap(BOOKKEEPING)
+            return plan, None, []
         decisions = self.decisions
         with self._lock:
             began = decisions.now()
             outputs = self.scheduler.update_from_output(plan, output)
             decisions.seconds += decisions.now() - began
-        return plan, outputs
+            if is_step:
+                self._pipeline.lap(BOOKKEEPING)
+            # Before the lock is left: an id whose end is told may be used again.
+            return plan, outputs, self._collect(outputs) if self._answers else []
 
     def leap(self, until: float) -> dict[str, Finish] | None:
         """Compute many steps at once, as far as nothing is decided in them.
@@ -362,9 +369,8 @@ class Engine:
                 self._answers.pop(request_id, None)
             self.abort(mine)
         while self._pipeline.plans and not self.scheduler.requests:
-            _, outputs = self._compute_next()  # nobody wants its results, but it holds blocks
-            with self._lock:
-                self._collect(outputs or StepOutputs(0))
+            # No caller wants its results, but it holds blocks. Its time is of no step.
+            self._compute_next(is_step=False)
 
     def measure_limits(self, num_rows: int) -> Mapping[str, float]:
         """What the machine allows; see ``Executor.measure_limits``."""

@@ -240,3 +240,25 @@ def test_close_in_the_middle_of_a_step_is_refused() -> None:
     assert finish(engine) == {"request-0": "length"}
     assert "close() was called while step() went on" in str(found[0])
     engine.close()
+
+
+def test_an_id_is_used_again_as_soon_as_its_end_is_told() -> None:
+    """Another thread takes it between two phases of the step that ends the first request."""
+    engine = make_engine()
+    lap, added = engine._pipeline.lap, []
+
+    def add_again(phase: str) -> None:
+        lap(phase)
+        if not engine.scheduler.requests and not added:
+            thread = threading.Thread(
+                target=engine.add, args=([3, 4], TWO), kwargs={"request_id": "a"}
+            )
+            added.append(thread)
+            thread.start()
+
+    engine._pipeline.lap = add_again  # type: ignore[method-assign]
+    engine.add([1, 2], SamplingParams(max_tokens=1, ignore_eos=True), request_id="a")
+    (first,) = engine.step()
+    added[0].join(60)
+    assert (len(first.token_ids), first.finish_reason) == (1, "length")
+    assert finish(engine) == {"a": "length"}
