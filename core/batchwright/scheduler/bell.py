@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 
 
@@ -11,20 +12,21 @@ class Bell:
     A snapshot holds a new one: nothing sleeps on it.
 
     Attributes:
-        num_rings: Grows whenever it rings. Read it before looking for work, and give it to
-            ``wait``: a ring in between is not lost.
+        num_rings: Another number after each ring. Read it before looking for work, and give
+            it to ``wait``: a ring in between is not lost.
     """
 
     def __init__(self) -> None:
         self.num_rings = 0
+        self._numbers = itertools.count(1)
         self._rang = threading.Event()
 
     def __reduce__(self) -> tuple[type[Bell], tuple[()]]:
         return Bell, ()
 
     def ring(self) -> None:
-        """Wake who sleeps; from any thread."""
-        self.num_rings += 1
+        """Wake the thread that sleeps; from any thread."""
+        self.num_rings = next(self._numbers)  # two threads never store the same
         self._rang.set()
 
     def wait(self, num_rings: int, seconds: float) -> None:

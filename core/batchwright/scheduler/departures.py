@@ -58,7 +58,7 @@ class Departures:
         to_end += kept
 
     def has_to_end(self, request: Request) -> bool:
-        """Whether a component has ended a request with ``ctx.end`` meanwhile; it has ended then."""
+        """End a request that a component wanted to end meanwhile; return whether it ended."""
         if request.finish is None:
             error = RequestStatus.FINISHED_ERROR
             for request_id, status, detail in self._state.to_end:

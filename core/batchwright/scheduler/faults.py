@@ -262,7 +262,7 @@ def raised(error: BaseException, component: Component, method: str) -> str:
 
 
 def traceback_of(error: BaseException | None) -> BaseException | None:
-    """What a log record shows the traceback of: an exception, if the level is DEBUG."""
+    """The exception whose traceback a log record shows: only at the level DEBUG."""
     return error if _log.isEnabledFor(logging.DEBUG) else None
 
 

@@ -25,10 +25,10 @@ class Giving:
         blocks: Requests that give up their blocks, running or paused, in this order.
 
     Attributes:
-        asked: All that were thought of, by id.
+        asked: All that were considered, by id.
         freed: Blocks that the pool gets back at once.
         coming: Blocks that it gets back once a step in flight is done.
-        holds: How many hold each block, counted when it is first needed.
+        holds: Holders of each block, counted when it is first needed.
     """
 
     seat: Request | None = None
@@ -44,10 +44,10 @@ class Giving:
 
 
 class MakingRoom:
-    """Finds out who has to give way to a newcomer, and takes them out when that is certain.
+    """Chooses requests that give way to a newcomer, and takes them out once that is certain.
 
-    Nothing changes while it is found out: gates and limits are asked as if those that would
-    give way waited already. First the request that gives its seat gives its blocks, too, then
+    Nothing changes while it chooses: gates and limits are asked as if the chosen ones waited
+    already. First the request that gives its seat gives its blocks, too, then
     paused ones, the last first, then running ones that the victim plugin names.
     """
 
@@ -58,22 +58,22 @@ class MakingRoom:
         self._failed: tuple[str, int, int, int] | None = None
 
     def can_help(self, newcomer: Request) -> bool:
-        """Whether others may give blocks, and something changed since none were enough."""
+        """Return whether others may give blocks, and something changed since none were enough."""
         may_give = self._state.paused or self._yielding.displaces
         return bool(may_give) and self._failed != self._standing(newcomer)
 
     def give_up(self, newcomer: Request) -> None:
-        """Note that all who could give way have not enough."""
+        """Note that all requests that could give way have too few blocks."""
         self._failed = self._standing(newcomer)
 
     def begin(self, seat: Request | None) -> Giving:
-        """A search: with who gives its seat, and blocks that come back by themselves."""
+        """Begin with the request that gives its seat, and with blocks on their way back."""
         giving = Giving(seat)
         self._count(giving)
         return giving
 
     def widen(self, giving: Giving, newcomer: Request) -> bool:
-        """Think of more requests, until there are more blocks; False if there are no more."""
+        """Consider more requests, until there are more blocks; False if there are none."""
         before = giving.num_blocks
         while (giver := self._next(giving, newcomer)) is not None:
             giving.asked[giver.request_id] = giver
@@ -113,7 +113,7 @@ class MakingRoom:
                 draft.take_tokens(name, num_tokens)
 
     def supposed_hit(self, giving: Giving, hit: PrefixHit) -> PrefixHit:
-        """What a hit would be worth then.
+        """Return the part of a hit that would stand then.
 
         Blocks that a leaving request is to fill in this plan would not be computed; those
         that come back to the pool would have to be taken from it again.
@@ -129,7 +129,7 @@ class MakingRoom:
         return evolve(hit, num_idle_blocks=hit.num_idle_blocks + back)
 
     def is_there(self, giving: Giving, hit: PrefixHit, num_blocks: int) -> bool:
-        """Whether the blocks are there at once, and not only when a step in flight is done."""
+        """Return whether the blocks are there now, not only when a step in flight is done."""
         later = sum(block in giving.coming for block in hit.block_ids)
         return num_blocks - later <= self._state.kv.num_free_blocks + len(giving.freed)
 
@@ -166,7 +166,7 @@ class MakingRoom:
         giving.coming = back - giving.freed
 
     def _holds(self) -> Counter[int]:
-        """How many requests and steps in flight hold each block."""
+        """Count the requests and steps in flight that hold each block."""
         state = self._state
         holds: Counter[int] = Counter()
         for request in (*state.running.values(), *state.paused.values()):
@@ -185,7 +185,7 @@ class MakingRoom:
                 giving.blocks = others
 
     def _num_sound(self, giving: Giving, hit: PrefixHit) -> int:
-        """Leading blocks of a hit that are computed whoever leaves."""
+        """Count the leading blocks of a hit that are computed even if these requests leave."""
         state = self._state
         if not hit.block_ids or state.settings.compat.keeps_victims_hashes:
             return len(hit.block_ids)

@@ -20,7 +20,7 @@ _MOST_TOKENS: Final = 10_000_000
 _MOST_SECONDS: Final = 1e12
 _MOST_STEPS: Final = 1 << 53
 _END: Final = 2
-"""What a line says at least of a request's end."""
+"""The least that a line says of a request's end."""
 _BEGIN: Final = 3
 """The same of its begin."""
 _TEXTS: Final = ("client", "group", "slo_class", "cache_salt", "adapter")

@@ -135,7 +135,7 @@ class KVConformance(ServingConformance):
         assert set(kv.lookup(view).block_ids) <= set(kv.published_blocks())
 
     def test_audit_sees_what_is_released_twice(self) -> None:
-        """Whether prefixes are cached or not."""
+        """Return whether prefixes are cached or not."""
         kv, views = self._idle()
         view = views[0]
         assert kv.allocate(view, view.num_tokens, 0) is not None
