@@ -397,7 +397,7 @@ class Engine:
             self._driver.release()
 
     def _encode(self, request_id: str, prompt: Prompt) -> Sequence[int]:
-        if isinstance(prompt, str) or (prompt and isinstance(prompt[0], Mapping)):
+        if isinstance(prompt, str) or _is_conversation(request_id, prompt):
             if self.tokenizer is None:
                 raise RequestRefusedError(request_id, "the model has no tokenizer; give token ids")
             try:
@@ -615,6 +615,20 @@ def _several(prompts: Prompt | Iterable[Prompt]) -> list[Prompt]:
     if several and isinstance(several[0], Integral | Mapping):
         return [several]  # the token ids, or the messages, of a single one
     return several
+
+
+def _is_conversation(request_id: str, prompt: Sequence[Any]) -> bool:
+    """Return whether a prompt is made of messages, and not of token ids.
+
+    Raises:
+        RequestRefusedError: It is no sequence at all.
+    """
+    try:
+        return len(prompt) > 0 and isinstance(prompt[0], Mapping)
+    except (TypeError, LookupError):
+        expected = "text, a sequence of token ids, or a list of messages"
+        problem = f"its prompt must be {expected}, not a {type(prompt).__name__}"
+        raise RequestRefusedError(request_id, problem) from None
 
 
 def _metrics(request: Request, num_output_tokens: int) -> dict[str, float | int | None]:

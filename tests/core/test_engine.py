@@ -385,3 +385,24 @@ def test_from_config_needs_a_model() -> None:
     with pytest.raises(ConfigError, match=r"model\.path: a run needs a model"):
         Engine.from_config({})
     assert Scheduler.from_config().num_waiting == 0
+
+
+@pytest.mark.parametrize("prompt", [5.0, None, {1, 2}, {"role": "user"}], ids=str)
+def test_a_prompt_that_is_no_sequence_is_refused_by_its_type(prompt: Any) -> None:
+    engine = make_engine(tokenizer=Letters())
+    with pytest.raises(RequestRefusedError, match=f"not a {type(prompt).__name__}$"):
+        engine.add(prompt)
+    assert not engine.scheduler.requests
+
+
+class Row(list[int]):
+    """A row of an array: it has no truth value."""
+
+    def __bool__(self) -> bool:
+        raise ValueError("the truth value of an array is ambiguous")
+
+
+def test_a_prompt_needs_no_truth_value() -> None:
+    rows = [Row([1, 2]), Row([3, 4])]
+    outputs = make_engine().generate(rows, SamplingParams(max_tokens=2))
+    assert [output.token_ids for output in outputs] == [expected([1, 2], 2), expected([3, 4], 2)]

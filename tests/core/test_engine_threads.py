@@ -245,7 +245,8 @@ def test_close_in_the_middle_of_a_step_is_refused() -> None:
 def test_an_id_is_used_again_as_soon_as_its_end_is_told() -> None:
     """Another thread takes it between two phases of the step that ends the first request."""
     engine = make_engine()
-    lap, added = engine._pipeline.lap, []
+    lap = engine._pipeline.lap
+    added: list[threading.Thread] = []
 
     def add_again(phase: str) -> None:
         lap(phase)
@@ -256,7 +257,7 @@ def test_an_id_is_used_again_as_soon_as_its_end_is_told() -> None:
             added.append(thread)
             thread.start()
 
-    engine._pipeline.lap = add_again  # type: ignore[method-assign]
+    engine._pipeline.lap = add_again
     engine.add([1, 2], SamplingParams(max_tokens=1, ignore_eos=True), request_id="a")
     (first,) = engine.step()
     added[0].join(60)
