@@ -13,6 +13,7 @@ from batchwright.exceptions import InvariantError
 from batchwright.messages import ModelOutput
 from batchwright.option import option
 from batchwright.protocols import Executor, ModelInfo
+from batchwright.testing.contents import starts
 from batchwright.testing.memory import PagedMemory
 from batchwright.testing.model import ScriptedModel
 
@@ -69,8 +70,9 @@ class ScriptedExecutor(Executor):
 
     A plan that contradicts what it knows raises InvariantError. With ``verify`` so does
     memory that does not hold what the request's own tokens would have put there. Where a
-    request fails (``errors``), its positions hold ``SPOILT`` instead, and so does all that is
-    computed from them: such a request answers some token, as a real executor would.
+    request fails (``errors``), or could not be taken up, its positions hold ``SPOILT``
+    instead, and so does all that is computed from them: such a request answers some token,
+    as a real executor would.
     """
 
     name = "scripted"
@@ -86,6 +88,7 @@ class ScriptedExecutor(Executor):
         """By request id, what the next plan that computes it answers instead of tokens."""
         self.num_executed = 0
         self._sequences: dict[str, _Sequence] = {}
+        self._spoilt_tables: dict[str, list[int]] = {}
 
     @classmethod
     def standalone(cls, num_blocks: int, block_size: int, **options: Any) -> ScriptedExecutor:
@@ -139,6 +142,27 @@ class ScriptedExecutor(Executor):
 
     def remove_request(self, request_id: str) -> None:
         self._sequences.pop(request_id, None)
+
+    def _execute_others(self, plan: SchedulerOutput) -> ModelOutput:
+        self._spoil(plan)
+        return super()._execute_others(plan)
+
+    def _spoil(self, plan: SchedulerOutput) -> None:
+        """Spoil the positions of requests that could not be taken up: no word is written there."""
+        tables = self._spoilt_tables = {
+            name: table for name, table in self._spoilt_tables.items() if name in self._untaken
+        }
+        for new in plan.scheduled_new_reqs:
+            if new.req_id in self._untaken:
+                tables[new.req_id] = list(new.block_ids)
+        cached = plan.scheduled_cached_reqs
+        for name, block_ids in zip(cached.req_ids, cached.new_block_ids, strict=True):
+            if name in tables:
+                tables[name] += block_ids or ()
+        for name, start in starts(plan):
+            for position in range(start, start + plan.num_scheduled_tokens[name]):
+                if name in tables:
+                    self.memory.write(tables[name], position, SPOILT)
 
     def execute(self, plan: SchedulerOutput) -> ModelOutput:
         """Compute a plan.

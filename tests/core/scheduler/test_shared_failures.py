@@ -132,6 +132,23 @@ def test_request_that_fails_because_of_shared_blocks_is_rewound():
     assert driver.requests[2].finish.reason == "length"
 
 
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_request_that_shares_with_one_that_is_not_taken_up_is_rewound(depth, monkeypatch):
+    """A is never computed, in this plan or in those behind it; B and C go on, and are right."""
+    add = ScriptedExecutor.add_request
+
+    def fail_for_a(executor, request):
+        if request.req_id == "A":
+            raise OverflowError("top_k")
+        add(executor, request)
+
+    monkeypatch.setattr(ScriptedExecutor, "add_request", fail_for_a)
+    driver = driver_of(depth=depth)
+    driver.add(make_request("F", 3, 20), shared("A"), shared("B"), shared("C"))
+    driver.finish()
+    assert [r.finish.reason for r in driver.requests] == ["length", "error", "length", "length"]
+
+
 def test_rewinding_reaches_those_that_share_with_the_rewound():
     """C shares with B what B computed behind A's failed blocks; both go on, and are right."""
     driver = driver_of(depth=3, threshold=80)
