@@ -7,7 +7,7 @@ model.
 
 from batchwright.config.checks import check_combinations, check_components
 from batchwright.config.config import LIST_KINDS, SECTIONS, SELECTORS, Config, Use
-from batchwright.config.files import files_read, is_same_file, prepare_output
+from batchwright.config.files import files_read, files_taken, is_same_file, prepare_output
 from batchwright.config.loading import load_config
 from batchwright.config.structure import Problem, raise_problems, structure_options
 
@@ -21,6 +21,7 @@ __all__ = [
     "check_combinations",
     "check_components",
     "files_read",
+    "files_taken",
     "is_same_file",
     "load_config",
     "prepare_output",

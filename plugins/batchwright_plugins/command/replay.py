@@ -82,7 +82,7 @@ def _replay(
     """
     from rich.console import Console
 
-    from batchwright.config import files_read
+    from batchwright.config import files_taken
     from batchwright_plugins.command.replay_report import Changes, print_replay
     from batchwright_plugins.command.replayed_run import ReplayedRun
 
@@ -102,7 +102,7 @@ def _replay(
         trusts=trust_estimator,
         trusts_plugins=trust_plugins,
     )
-    reads = [("the decision log", path), *files_read(run.config)]
+    reads = [("the decision log, which is read", path), *files_taken(run.config)]
     with staged.held(reads, partial(click.echo, err=True)):
         run.run()
         changes = Changes(run.recording, run.written())

@@ -130,7 +130,7 @@ def _is_piped(output: Path | None) -> bool:
 
 
 def _results(config: Config, output: Path | None, *, is_piped: bool) -> Results:
-    from batchwright.config import files_read
+    from batchwright.config import files_taken
     from batchwright_plugins.command.output_file import is_stream, keep_apart
     from batchwright_plugins.command.result_file import NoResults, ResultFile, ResultStream
 
@@ -138,7 +138,7 @@ def _results(config: Config, output: Path | None, *, is_piped: bool) -> Results:
         return NoResults()
     if is_piped:
         return ResultStream()
-    keep_apart(files_read(config), output)
+    keep_apart(files_taken(config), output)
     return ResultStream(output) if is_stream(output) else ResultFile(output)
 
 

@@ -195,6 +195,25 @@ def test_calibration_is_not_written_over_what_it_reads(folder: Path) -> None:
         assert (done.exit_code, Path(name).read_bytes()) == (2, before)
 
 
+def test_no_two_write_one_file(folder: Path) -> None:
+    two = ("-o", "observer[0].use=decision-log", "-o", "observer[1].use=request-table")
+    same = (*two, "-o", "observer[1].path=decisions.jsonl")
+    done = call("simulate", *same, "--workload", "jsonl:trace.jsonl")
+    taken = "decisions.jsonl is the file of observer[1]; give another file"
+    assert (done.exit_code, f"observer[0].path: {taken}" in done.output) == (2, True)
+    twice = (*two[:3], "observer[1].use=decision-log")
+    done = call("simulate", *twice, "--workload", "jsonl:trace.jsonl")
+    assert (done.exit_code, f"observer[0].path: {taken}" in done.output) == (2, True)
+    table = (*two, "-o", "observer[1].path=out/requests.csv")
+    Path("out").mkdir()
+    for _ in range(2):
+        done = call("simulate", *table, "--workload", "jsonl:trace.jsonl", "--output", "out")
+        assert "out/requests.csv is the file of observer[1]; give" in done.output
+        Path("out/requests.csv").write_text("of an earlier run")
+    done = call("run", "run.toml", *table, "--output", "out/requests.csv")
+    assert (done.exit_code, Path("out/requests.csv").read_text()) == (2, "of an earlier run")
+
+
 # -- Devices, FIFOs, links, folders -------------------------------------------------------
 
 
