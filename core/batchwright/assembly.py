@@ -49,17 +49,23 @@ class Assembly:
         config: The configuration.
         plugins: What is offered; None discovers it.
         clock: The clock that all of them share.
+        hints: Whether tables of options that have no effect are named in the log.
     """
 
     def __init__(
-        self, config: Config, *, plugins: PluginManager | None = None, clock: Clock | None = None
+        self,
+        config: Config,
+        *,
+        plugins: PluginManager | None = None,
+        clock: Clock | None = None,
+        hints: bool = True,
     ) -> None:
         self.config = config
         self.plugins = plugins or PluginManager.discover(
             config.plugin_paths, config.plugins.disable
         )
         check_components(config, self.plugins)
-        for hint in config.unselected():
+        for hint in config.unselected() if hints else ():
             _log.warning("%s", hint)
         self.clock = clock or MonotonicClock()
         self._num_made = 0

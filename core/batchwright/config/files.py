@@ -44,8 +44,10 @@ def files_taken(
         but: TOML path of an observer whose own file is left out.
         defaults: The ``path`` of observers that are given none, by name.
     """
+    if config is None:
+        return
     yield from files_read(config)
-    for use in () if config is None else config.observer:
+    for use in config.observer:
         path = use.options.get("path", defaults.get(use.name))
         if use.path != but and isinstance(path, str):
             yield f"the file of {use.path}", config.resolve(path)

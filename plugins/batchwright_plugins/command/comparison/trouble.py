@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from batchwright_plugins.command.comparison.targets import Targets
 
-__all__ = ["fault_of", "notes_of", "nothing_left", "trouble_of", "unknown_classes"]
+__all__ = ["fault_of", "has_failed", "notes_of", "nothing_left", "trouble_of", "unknown_classes"]
 
 _BLAMED: Final = re.compile(r"\w+\(\) (?:raised|returned) ")
 """The core's words for a component that failed on a request."""
@@ -35,6 +35,11 @@ def trouble_of(record: Mapping[str, Any]) -> str:
     return text
 
 
+def has_failed(record: Mapping[str, Any]) -> bool:
+    """Tell if a cell has trouble, or a request of it ended in an error."""
+    return bool(trouble_of(record)) or "error" in record["requests"]["end"]
+
+
 def notes_of(
     record: Mapping[str, Any], columns: Columns, figures: Mapping[str, Any], starved_after: float
 ) -> Iterator[str]:
@@ -55,6 +60,9 @@ def notes_of(
         )
     for where, count in record["strikes"].items():
         yield f"{where} failed {count} times; those steps fell back"
+    num_faults, counted = record.get("num_component_faults", 0), sum(record["strikes"].values())
+    if num_faults > counted:
+        yield f"components failed {num_faults - counted} times on a request"
     if failed:
         yield (
             f"{failed:.0f} of {figures['arrived']:.0f} requests were not served "
