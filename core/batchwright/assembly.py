@@ -11,7 +11,14 @@ import attrs
 
 from batchwright.clock import Clock, MonotonicClock
 from batchwright.compat import COMPAT
-from batchwright.config import Config, Use, check_combinations, check_components, structure_options
+from batchwright.config import (
+    Config,
+    Use,
+    check_combinations,
+    check_components,
+    located,
+    structure_options,
+)
 from batchwright.config.sections import DEFAULT_MAX_MODEL_LEN, DEFAULT_NUM_BLOCKS
 from batchwright.context import Context, EngineLimits
 from batchwright.default_plugins import AUTO, DEFAULT_VICTIM
@@ -278,7 +285,7 @@ class Assembly:
             return self.make(use, limits)
         if self._truth is None:
             problem = f"{use.name!r} reads true output lengths, which only a simulation knows"
-            raise ConfigError(problem, path=use.option, source=self.config.source)
+            raise located(problem, use.option, self.config.source)
         return self.make(use, limits, truth=self._truth)
 
     def _parts_of(self, feature: Feature, limits: EngineLimits) -> list[Any]:
@@ -347,7 +354,7 @@ class Assembly:
         problem = f"{kv.memory} holds {num_blocks} blocks of {bytes_per_block:,} bytes; give 2"
         if not bytes_per_block:
             problem = "needs a model that says how much a token takes; give kv.num_blocks instead"
-        raise ConfigError(problem, path="kv.memory", source=self.config.source)
+        raise located(problem, "kv.memory", self.config.source)
 
 
 @contextmanager
