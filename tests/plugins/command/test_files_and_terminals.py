@@ -319,6 +319,14 @@ def test_run_without_output_does_not_claim_to_keep_results(folder: Path) -> None
     assert "3 of 6 requests were finished and are not kept: there is no --output." in said
 
 
+def test_interrupted_bench_has_no_figures(folder: Path) -> None:
+    """The signal comes while the prompts are answered to warm up."""
+    process = waiting("bench", "run.toml", finished=2)
+    process.send_signal(signal.SIGTERM)
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output, errors.splitlines()[-1]) == (143, "", "Interrupted.")
+
+
 @pytest.mark.parametrize(
     ("number", "left"), [(signal.SIGINT, 0), (signal.SIGTERM, 0), (signal.SIGKILL, 1)]
 )
