@@ -89,7 +89,7 @@ def test_any_policy_can_be_handed_over_from_and_to(policy: str, simulate: Any) -
     log, lines = ran.folder / "decisions.jsonl", ran.read("decisions.jsonl").splitlines()[1:]
     step = len(Recording(log).times) // 3
     itself = ReplayedRun(log, None, from_step=step, log=log.with_name("same"), plugins=PLUGINS)
-    itself._config = itself._hand_over(itself._config, policy)
+    itself.config = itself._hand_over(itself.config, policy)
     itself.run()
     assert itself.pace.difference is None
     assert log.with_name("same").read_bytes().splitlines()[1:] == lines

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from attrs import Factory, define
+from attrs import define
 
 from batchwright.messages import SchedulerOutput
 from batchwright.protocols import KVManager
@@ -35,7 +35,7 @@ class Flight:
     columns_version: int = 0
     sampling: frozenset[str] | None = None
     dropped: frozenset[str] = frozenset()
-    returned: list[tuple[str, list[int]]] = Factory(list)
+    returned: Sequence[tuple[str, list[int]]] = ()
 
 
 class Fence:

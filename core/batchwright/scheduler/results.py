@@ -37,7 +37,8 @@ class Results:
         ids = list(plan.num_scheduled_tokens)
         rows = self._rows(ids, output)
         state.fence.flights.popleft()
-        state.failed_ids = []
+        if state.failed_ids:
+            state.failed_ids = []
         # Before any request ends: one that was aborted while it was computed ended earlier.
         if state.fence.is_holding:
             flight.returned = state.fence.lower(plan.step_id)

@@ -352,13 +352,13 @@ def of_seeds(few: int, many: int) -> pytest.MarkDecorator:
     )
 
 
-@of_seeds(150, 500)
+@of_seeds(60, 500)
 def test_random_lives_keep_every_promise(seeds):
     """E1 to E7 and I1 to I6, over preemptions, hits, aborts, errors, pipelines."""
     check_lives(seeds)
 
 
-@of_seeds(150, 500)
+@of_seeds(60, 500)
 def test_hostile_components_break_no_promise(seeds):
     """One of each kind that now and then raises, answers nonsense or calls back."""
     check_hostile_lives(seeds)
@@ -394,7 +394,7 @@ def test_random_lives_notice_blocks_that_no_step_computes(plant, monkeypatch):
         check_lives(range(500))
 
 
-@of_seeds(80, 300)
+@of_seeds(40, 300)
 def test_random_lives_are_the_same_without_the_fast_path(seeds):
     """Each plan is equal in every field, block ids and their order included."""
     check_fast_path(seeds)

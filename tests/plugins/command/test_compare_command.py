@@ -418,7 +418,7 @@ def test_cells_that_were_cut_are_run_again_and_damaged_ones_named(folder: Path) 
 
 
 def test_messages_of_half_characters_are_kept(folder: Path) -> None:
-    """What a policy says may hold what no file can."""
+    """A half character in a message of a policy is escaped: no file can hold it."""
     (folder / "halves.py").write_text(HALVES)
     result = compare(folder, "--policy", str(folder / "halves.py"), "--seeds", "1")
     assert result.exit_code == 1

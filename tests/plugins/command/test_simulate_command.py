@@ -261,7 +261,7 @@ def test_observers_sum_up(folder: Path, caplog: Any) -> None:
     said = {"ends": 3, "half": 0.5, "by": {"a": None}}
     assert summary(folder)["observers"] == {"counts": said, "counts-2": said}
     assert "\ncounts                 ends 3, half 0.5, by (a none)\n" in result.stdout
-    assert "summary() raised KeyError: 'nothing'; it is disabled" in caplog.text
+    assert "summary() raised KeyError: 'nothing' (plugin.py:32); it is disabled" in caplog.text
 
 
 def test_limit_rate_and_scale(folder: Path) -> None:
@@ -503,6 +503,6 @@ def test_files_that_are_not_whole_are_said(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(cls, "on_finish", full)
-    result = simulate(folder, "--steps", workload="poisson")
+    result = simulate(folder, "--steps", "--limit", "50", workload="poisson")
     assert result.exit_code == 1
     assert f"{file} is not whole: {observer!r} failed on the way" in result.output

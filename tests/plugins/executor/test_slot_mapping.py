@@ -47,9 +47,16 @@ def mixed_step(tables: dict[str, list[int]], computed_of_b: int = 511) -> Schedu
     )
 
 
-def batch_of(plan: SchedulerOutput) -> InputBatch:
+def applied(plan: SchedulerOutput) -> tuple[RequestTable, Any, dict[str, str]]:
+    """A table that has taken up the plan's requests, what it computes, and what it cannot."""
     table = RequestTable(1000, (), 0, BLOCK)
-    grants, errors = table.apply(plan)
+    for data in plan.scheduled_new_reqs:
+        table.add(data)
+    return table, *table.apply(plan)
+
+
+def batch_of(plan: SchedulerOutput) -> InputBatch:
+    table, grants, errors = applied(plan)
     assert errors == {}
     return InputBatch.build(table, grants, BLOCK, torch.device("cpu"))
 
@@ -96,8 +103,7 @@ def test_a_table_that_is_too_short_fails_that_request_alone(
     name: str, blocks: list[int], error: str
 ) -> None:
     """Two blocks hold 32 of the 256 tokens; one block does not reach slot 16."""
-    table = RequestTable(1000, (), 0, BLOCK)
-    grants, errors = table.apply(mixed_step({**TABLES, name: blocks}))
+    _, grants, errors = applied(mixed_step({**TABLES, name: blocks}))
     assert errors == {name: error}
     assert grants.req_ids == [other for other in "ABC" if other != name]
 

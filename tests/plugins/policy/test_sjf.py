@@ -32,7 +32,7 @@ def test_b39_aging_bounds_how_long_the_longest_waits(policy_bench: Any) -> None:
     """One short request a step: the long one is passed by those of (4096 - 16) / 40.8 s."""
     b = policy_bench("sjf", {"aging": 40.8}, max_num_seqs=1, budget=4096)
     b.add("long", 4096, 1)
-    begun = b.begins("long", 10_000, lambda step: b.add(f"short{step}", 16, 1))
+    begun = b.begins("long", 1_000, lambda step: b.add(f"short{step}", 16, 1))
     # Short ones that arrive from 100 s on come behind it; at that time none else waits.
     assert begun == [101]
 

@@ -364,7 +364,7 @@ BROKEN = [
         "jsonl",
         f'{{"time": 0, "prompt_tokens": 1, "output_tokens": 1, "deadline": 1{"0" * 400}}}\n',
         1,
-        "expected deadline, from -1000000000000.0 to 1000000000000.0",
+        "expected deadline, a number from -9007199254740992 to 9007199254740992 (seconds)",
     ),
     (
         "mooncake",
