@@ -66,11 +66,12 @@ def _bench(file: Path, prompts: Path | None, as_json: bool, overrides: tuple[str
 def _measure(config: Config, given: Path | None) -> dict[str, Any]:
     from batchwright.assembly import Assembly
     from batchwright_plugins.command.measurement import measure
-    from batchwright_plugins.command.prompt_file import prompts_of, read_prompts
+    from batchwright_plugins.command.prompt_file import prompts_of, read_prompts, reading
     from batchwright_plugins.command.report import start_lines
 
-    lines = read_prompts(prompts_of(config, given), config.sampling)
-    engine = Assembly(config).engine()
+    source = prompts_of(config, given)
+    lines = read_prompts(source, config.sampling)
+    engine = Assembly(reading(config, source)).engine()
     try:
         for text in start_lines(engine, len(lines)):
             click.echo(text, err=True)

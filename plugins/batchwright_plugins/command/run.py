@@ -84,12 +84,12 @@ def _answer(config: Config, source: Path, output: Path | None) -> Batch:
 
     from batchwright_plugins.command.batch import Batch
     from batchwright_plugins.command.instruments import ADDED, instrumented
-    from batchwright_plugins.command.prompt_file import read_prompts
+    from batchwright_plugins.command.prompt_file import read_prompts, reading
     from batchwright_plugins.command.report import listed, print_report, start_lines
 
     notices = Console(stderr=True, highlight=False)
     lines = read_prompts(source, config.sampling)
-    config = _reading(config, source)
+    config = reading(config, source)
     assembly = instrumented(config, is_terminal=notices.is_terminal)
     is_piped = _is_piped(output)
     results = _results(config, output, is_piped=is_piped)
@@ -109,16 +109,6 @@ def _answer(config: Config, source: Path, output: Path | None) -> Batch:
     summaries = listed(engine.scheduler.summaries(), config, ADDED)
     print_report(notices if is_piped else Console(highlight=False), batch, summaries)
     return batch
-
-
-def _reading(config: Config, source: Path) -> Config:
-    """Note which file the prompts are from, so that nothing is written over it."""
-    import attrs
-
-    from batchwright_plugins.command.prompt_file import STDIN
-
-    prompts = None if str(source) == STDIN else str(source.absolute())
-    return attrs.evolve(config, run=attrs.evolve(config.run, prompts=prompts))
 
 
 def _is_piped(output: Path | None) -> bool:

@@ -555,6 +555,36 @@ def test_a_cell_that_serves_nothing_is_not_called_done(folder: Path) -> None:
     assert failed.startswith("[1/1] raises, seed 0: 4 of 4 requests failed, the first: policy 'rai")
 
 
+def test_requests_that_are_parked_for_ever_are_a_failure(folder: Path) -> None:
+    (folder / "parks.py").write_text(PARKS)
+    chosen = ("-o", "plugins.load=['parks.py']", "-o", "gate[0].use=parks")
+    result = on_trace(folder, "--policy", "fcfs", *chosen)
+    assert (result.exit_code, "4 of 4 unfinished" in result.stdout) == (1, True)
+    group = CommandGroup("batchwright", params=main.params, callback=main.callback)
+    simulate = ["simulate", "--config", str(folder / "run.toml"), "--workload", "poisson", *chosen]
+    result = CliRunner().invoke(group, simulate)
+    assert result.exit_code == 1
+    assert "Stopped: every request is parked, and nothing will wake one." in result.stderr
+
+
+PARKS = """
+from batchwright import Gate, hookimpl
+from batchwright.verdicts import Park
+
+
+class Parks(Gate):
+    name = "parks"
+
+    def candidate(self, request, view):
+        return Park("nothing")
+
+
+@hookimpl
+def batchwright_register_gate():
+    return [Parks]
+"""
+
+
 def test_warm_up_is_left_out_and_said_to_be(folder: Path) -> None:
     """Of the requests at 0, 0, 1.5 and 2.5 s the last two count; no cell is run again."""
     on_trace(folder, "--policy", "fcfs")

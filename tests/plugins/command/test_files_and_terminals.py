@@ -175,6 +175,16 @@ def test_file_that_is_read_is_no_output(folder: Path, name: str, what: str, link
     assert f"observer[0].path: {output} is {what}" in done.output
 
 
+@pytest.mark.parametrize("command", ["run", "bench"])
+def test_prompts_that_are_named_on_the_command_line_are_no_output(
+    folder: Path, command: str
+) -> None:
+    Path("other.txt").write_text("Hi\n")
+    observer = ("-o", "observer[0].use=decision-log", "-o", "observer[0].path=other.txt")
+    done = call(command, "run.toml", "--prompts", "other.txt", *observer)
+    assert (done.exit_code, Path("other.txt").read_text()) == (2, "Hi\n")
+
+
 @pytest.mark.parametrize(
     ("command", "name"),
     [("simulate", "requests.csv"), ("simulate", "summary.json"), ("compare", "clients.csv")],

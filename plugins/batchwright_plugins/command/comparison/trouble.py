@@ -7,6 +7,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from batchwright_plugins.command.comparison.targets import Targets
+from batchwright_plugins.command.simulation import STUCK
 
 __all__ = ["fault_of", "has_failed", "notes_of", "nothing_left", "trouble_of", "unknown_classes"]
 
@@ -36,8 +37,12 @@ def trouble_of(record: Mapping[str, Any]) -> str:
 
 
 def has_failed(record: Mapping[str, Any]) -> bool:
-    """Tell if a cell has trouble, or a request of it ended in an error."""
-    return bool(trouble_of(record)) or "error" in record["requests"]["end"]
+    """Tell if a cell has trouble, a request ended in an error, or all were parked for ever."""
+    return (
+        bool(trouble_of(record))
+        or "error" in record["requests"]["end"]
+        or record["stopped_by"] == STUCK
+    )
 
 
 def notes_of(
