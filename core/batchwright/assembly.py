@@ -11,7 +11,14 @@ import attrs
 
 from batchwright.clock import Clock, MonotonicClock
 from batchwright.compat import COMPAT
-from batchwright.config import Config, Use, check_combinations, check_components, structure_options
+from batchwright.config import (
+    Config,
+    Use,
+    check_combinations,
+    check_components,
+    located,
+    structure_options,
+)
 from batchwright.config.sections import DEFAULT_MAX_MODEL_LEN, DEFAULT_NUM_BLOCKS
 from batchwright.context import Context, EngineLimits
 from batchwright.default_plugins import AUTO, DEFAULT_VICTIM
@@ -49,17 +56,23 @@ class Assembly:
         config: The configuration.
         plugins: What is offered; None discovers it.
         clock: The clock that all of them share.
+        hints: Whether tables of options that have no effect are named in the log.
     """
 
     def __init__(
-        self, config: Config, *, plugins: PluginManager | None = None, clock: Clock | None = None
+        self,
+        config: Config,
+        *,
+        plugins: PluginManager | None = None,
+        clock: Clock | None = None,
+        hints: bool = True,
     ) -> None:
         self.config = config
         self.plugins = plugins or PluginManager.discover(
             config.plugin_paths, config.plugins.disable
         )
         check_components(config, self.plugins)
-        for hint in config.unselected():
+        for hint in config.unselected() if hints else ():
             _log.warning("%s", hint)
         self.clock = clock or MonotonicClock()
         self._num_made = 0
@@ -272,7 +285,7 @@ class Assembly:
             return self.make(use, limits)
         if self._truth is None:
             problem = f"{use.name!r} reads true output lengths, which only a simulation knows"
-            raise ConfigError(problem, path=use.option, source=self.config.source)
+            raise located(problem, use.option, self.config.source)
         return self.make(use, limits, truth=self._truth)
 
     def _parts_of(self, feature: Feature, limits: EngineLimits) -> list[Any]:
@@ -341,7 +354,7 @@ class Assembly:
         problem = f"{kv.memory} holds {num_blocks} blocks of {bytes_per_block:,} bytes; give 2"
         if not bytes_per_block:
             problem = "needs a model that says how much a token takes; give kv.num_blocks instead"
-        raise ConfigError(problem, path="kv.memory", source=self.config.source)
+        raise located(problem, "kv.memory", self.config.source)
 
 
 @contextmanager

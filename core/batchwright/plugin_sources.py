@@ -11,7 +11,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
-from importlib_metadata import EntryPoint, distributions
+from importlib_metadata import EntryPoint, PackageNotFoundError, distributions
 from importlib_metadata import distribution as installed
 
 from batchwright.exceptions import OUTSIDE, PluginError
@@ -60,12 +60,13 @@ def _entry_points() -> Iterator[Source]:
             if not _announces(distribution):
                 continue
             name, version, points = _read(distribution)
+            is_new = name not in seen and _is_first(distribution, name)
         except OUTSIDE:
             raise
         except BaseException as error:
             broken.append(_broken(distribution, error))
             continue
-        if name not in seen and _is_first(distribution, name):
+        if is_new:
             found += [(name, point.name, point, version) for point in points]
         seen.add(name)
     for name, plugin, point, version in sorted(found, key=lambda entry: entry[:2]):
@@ -97,8 +98,16 @@ def _read(distribution: Any) -> tuple[str, str, list[EntryPoint]]:
 
 
 def _is_first(distribution: Any, name: str) -> bool:
-    """Return whether no other installation of it comes earlier on ``sys.path``."""
-    first = installed(name)
+    """Return whether no other installation of it comes earlier on ``sys.path``.
+
+    Raises:
+        ValueError: Its folder has another name.
+    """
+    try:
+        first = installed(name)
+    except PackageNotFoundError as error:
+        problem = f"METADATA has the Name {name!r}, which is not that of its folder"
+        raise ValueError(problem) from error
     return str(first.locate_file("")) == str(distribution.locate_file(""))
 
 

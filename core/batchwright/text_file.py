@@ -120,7 +120,7 @@ def parse_toml(text: str, source: str) -> dict[str, Any]:
         raise ConfigError("is not valid TOML: a key has too many parts", source=f"{source}:{line}")
     try:
         table = tomllib.loads(text)
-        _check_values(table, source)
+        _check_values(table, text, source)
         return table
     except RecursionError:
         raise ConfigError("is not valid TOML: it is nested too deeply", source=source) from None
@@ -128,13 +128,16 @@ def parse_toml(text: str, source: str) -> dict[str, Any]:
         raise ConfigError(f"is not valid TOML: {error}", source=source) from error
 
 
-def _check_values(table: dict[str, Any], source: str) -> None:
+def _check_values(table: dict[str, Any], text: str, source: str) -> None:
     """Refuse what TOML has not (integers beyond 64 bits), and tables in tables without end."""
     pairs: list[tuple[str, Any, int]] = [(name, value, 1) for name, value in table.items()]
     while pairs:
         path, value, depth = pairs.pop()
         if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
-            raise ConfigError("expected an integer of 64 bits", path=path, source=source)
+            from batchwright.config.locating import line_of  # that package reads files by this one
+
+            place = f"{source}:{line_of(text, path)}"
+            raise ConfigError("expected an integer of 64 bits", path=path, source=place)
         if depth > _MOST_DEPTH:
             path = f"{path[:60]}..."
             raise ConfigError("is nested too deeply", path=path, source=source)

@@ -547,10 +547,15 @@ METADATA = b"Metadata-Version: 2.1\nName: bw-broken\nVersion: 1.0\n"
     [
         (None, b"[batchwright]\nbad = bw_bad\n", "metadata"),
         (b"Metadata-Version: 2.1\nVersion: 1.0\n", b"[batchwright]\nbad = bw_bad\n", "no Name"),
+        (
+            METADATA.replace(b"bw-", b"bw-un"),
+            b"[batchwright]\nbad = bw_bad\n",
+            "the Name 'bw-unbroken'",
+        ),
         (METADATA, b"[batchwright]\nbad bw_bad\n", "Error"),
         (METADATA, b"[batchwright]\nbad = \xff\xfe\x00\n", "UnicodeDecodeError"),
     ],
-    ids=["no METADATA", "no Name", "no sign", "no text"],
+    ids=["no METADATA", "no Name", "other Name", "no sign", "no text"],
 )
 def test_broken_metadata_is_listed_with_its_folder_and_stops_nothing_else(
     metadata, entry_points, reason, install_distribution, tmp_path, monkeypatch

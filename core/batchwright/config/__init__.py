@@ -7,9 +7,9 @@ model.
 
 from batchwright.config.checks import check_combinations, check_components
 from batchwright.config.config import LIST_KINDS, SECTIONS, SELECTORS, Config, Use
-from batchwright.config.files import files_read, is_same_file, prepare_output
+from batchwright.config.files import files_read, files_taken, is_same_file, prepare_output
 from batchwright.config.loading import load_config
-from batchwright.config.structure import Problem, raise_problems, structure_options
+from batchwright.config.structure import Problem, located, raise_problems, structure_options
 
 __all__ = [
     "LIST_KINDS",
@@ -21,8 +21,10 @@ __all__ = [
     "check_combinations",
     "check_components",
     "files_read",
+    "files_taken",
     "is_same_file",
     "load_config",
+    "located",
     "prepare_output",
     "raise_problems",
     "structure_options",

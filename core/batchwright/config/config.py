@@ -161,15 +161,21 @@ class Config:
 
     def unselected(self) -> Iterator[str]:
         """Say which tables of options belong to components that nothing names."""
+        for kind, name in self.unselected_tables():
+            option = SELECTORS[kind]
+            yield (
+                f"[{kind}.{name}] has no effect: {option} = {self.once(kind).name!r}; to select "
+                f"it, set {option} = {name!r}"
+            )
+
+    def unselected_tables(self) -> Iterator[tuple[str, str]]:
+        """Kind and name of each table of options whose component nothing names."""
         named = {value for use in self.uses() for value in use.options.values() if _is_text(value)}
-        for kind, option in SELECTORS.items():
+        for kind in SELECTORS:
             chosen = self.once(kind).name
             for name in self.options.get(kind, ()):
                 if name not in named and name not in (chosen, self.truth.name) and chosen != AUTO:
-                    yield (
-                        f"[{kind}.{name}] has no effect: {option} = {chosen!r}; to select it, "
-                        f"set {option} = {name!r}"
-                    )
+                    yield kind, name
 
     def uses(self) -> Iterator[Use]:
         """Every component that is selected or has a table of options."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from batchwright.exceptions import ConfigError
 
 if TYPE_CHECKING:
     from batchwright.config.config import Config
 
-__all__ = ["files_read", "is_same_file", "prepare_output"]
+__all__ = ["files_read", "files_taken", "is_same_file", "prepare_output"]
+
+_NONE: Final[Mapping[str, str]] = {}
 
 
 def files_read(config: Config | None) -> Iterator[tuple[str, Path]]:
@@ -19,16 +21,36 @@ def files_read(config: Config | None) -> Iterator[tuple[str, Path]]:
     if config is None:
         return
     if config.file is not None:
-        yield "the configuration", config.file
+        yield "the configuration, which is read", config.file
     for path in config.plugin_paths:
-        yield "a plugin of plugins.load", path
+        yield "a plugin of plugins.load, which is read", path
     if config.run.prompts is not None:
-        yield "the file of prompts", config.resolve(config.run.prompts)
+        yield "the file of prompts, which is read", config.resolve(config.run.prompts)
     if config.model.path is not None:
-        yield "the model", config.resolve(config.model.path)
+        yield "the model, which is read", config.resolve(config.model.path)
     for name, options in config.options.get("workload", {}).items():
         if isinstance(options.get("path"), str):
-            yield f"the file of the workload {name!r}", config.resolve(options["path"])
+            what = f"the file of the workload {name!r}, which is read"
+            yield what, config.resolve(options["path"])
+
+
+def files_taken(
+    config: Config | None, *, but: str = "", defaults: Mapping[str, str] = _NONE
+) -> Iterator[tuple[str, Path]]:
+    """Files that nothing else may be written to: ``files_read``, and those of observers.
+
+    Args:
+        config: The configuration.
+        but: TOML path of an observer whose own file is left out.
+        defaults: The ``path`` of observers that are given none, by name.
+    """
+    if config is None:
+        return
+    yield from files_read(config)
+    for use in config.observer:
+        path = use.options.get("path", defaults.get(use.name))
+        if use.path != but and isinstance(path, str):
+            yield f"the file of {use.path}", config.resolve(path)
 
 
 def is_same_file(one: Path, other: Path) -> bool:
@@ -39,20 +61,20 @@ def is_same_file(one: Path, other: Path) -> bool:
         return one.resolve() == other.resolve()
 
 
-def prepare_output(path: Path, reads: Iterable[tuple[str, Path]], *, option: str = "") -> None:
+def prepare_output(path: Path, taken: Iterable[tuple[str, Path]], *, option: str = "") -> None:
     """Check a file that is to be written, and make its folder.
 
     Args:
         path: The file.
-        reads: Files that are read, each after the words that name it.
+        taken: Files that it may not be, each after the words that name it.
         option: TOML path of the option that names the file, for messages.
 
     Raises:
-        ConfigError: The file is one that is read, or its folder cannot be made.
+        ConfigError: The file is one of those, or its folder cannot be made.
     """
-    for what, source in reads:
-        if source.is_file() and is_same_file(path, source):
-            problem = f"{path} is {what}, which is read; give another file"
+    for what, source in taken:
+        if source.is_file() == source.exists() and is_same_file(path, source):
+            problem = f"{path} is {what}; give another file"
             raise ConfigError(problem, path=option)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -12,6 +12,7 @@ _HEADER = re.compile(r"\s*(\[\[?)\s*([^\[\]]+?)\s*\]")
 _KEY = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
 _PART = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
 _STEP = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
+_DOTTED_INDEX = re.compile(r"\.(\d+)(?=\.)")
 _OPEN = re.compile(r"\"{3}|'{3}")
 
 
@@ -23,7 +24,8 @@ def line_in_source(source: str, path: str) -> int | None:
         path: Dotted TOML path.
     """
     name, *overrides = source.split(" -o ")
-    is_overridden = any(text.partition("=")[0].strip() == path for text in overrides)
+    keys = (text.partition("=")[0].strip() for text in overrides)
+    is_overridden = path in (_DOTTED_INDEX.sub(r"[\1]", key) for key in keys)
     if not name or is_overridden:
         return None
     try:

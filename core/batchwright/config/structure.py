@@ -57,13 +57,24 @@ def raise_problems(problems: Iterable[Problem], source: str) -> None:
     """
     found = list(dict.fromkeys(problems))
     if len(found) == 1:
-        line = line_in_source(source, found[0].path)
-        name, sign, overrides = source.partition(" -o ")
-        place = source if line is None else f"{name}:{line}{sign}{overrides}"
-        raise ConfigError(found[0].message, path=found[0].path, source=place)
+        raise located(found[0].message, found[0].path, source)
     if found:
         lines = "".join(f"\n  {_placed(problem, source)}" for problem in found)
         raise ConfigError(f"{len(found)} problems:{lines}", source=source)
+
+
+def located(message: str, path: str, source: str) -> ConfigError:
+    """The error of one option, with its line where a file has it.
+
+    Args:
+        message: What was found, what was expected.
+        path: Dotted TOML path.
+        source: The file, and maybe overrides.
+    """
+    line = line_in_source(source, path)
+    name, sign, overrides = source.partition(" -o ")
+    place = source if line is None else f"{name}:{line}{sign}{overrides}"
+    return ConfigError(message, path=path, source=place)
 
 
 def _placed(problem: Problem, source: str) -> str:

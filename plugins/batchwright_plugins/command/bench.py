@@ -43,27 +43,35 @@ def _bench(file: Path, prompts: Path | None, as_json: bool, overrides: tuple[str
     The prefix cache is used within a run; nothing that the first one cached is found by
     the second. All prompts are submitted at once, so that the time to first token has
     the wait for a seat in it.
+
+    The exit code is 1 if no prompt was answered or one ended in an error, 2 if the input is
+    wrong, 130 after Ctrl-C.
     """
     from batchwright.config import load_config
 
     figures = _measure(load_config(file, overrides), prompts)
     if as_json:
         click.echo(json.dumps(figures))
-        return
-    rows = _rows(figures)
-    width = max(len(name) for name, _ in rows) + 2
-    for name, value in rows:
-        click.echo(f"{name:<{width}}{value}")
+    else:
+        rows = _rows(figures)
+        width = max(len(name) for name, _ in rows) + 2
+        for name, value in rows:
+            click.echo(f"{name:<{width}}{value}")
+    if figures["failed"] == figures["requests"]:
+        raise click.ClickException(f"no prompt was answered: {figures['first_failure']}")
+    if figures["errors"]:
+        raise SystemExit(1)
 
 
 def _measure(config: Config, given: Path | None) -> dict[str, Any]:
     from batchwright.assembly import Assembly
     from batchwright_plugins.command.measurement import measure
-    from batchwright_plugins.command.prompt_file import prompts_of, read_prompts
+    from batchwright_plugins.command.prompt_file import prompts_of, read_prompts, reading
     from batchwright_plugins.command.report import start_lines
 
-    lines = read_prompts(prompts_of(config, given), config.sampling)
-    engine = Assembly(config).engine()
+    source = prompts_of(config, given)
+    lines = read_prompts(source, config.sampling)
+    engine = Assembly(reading(config, source)).engine()
     try:
         for text in start_lines(engine, len(lines)):
             click.echo(text, err=True)
@@ -76,6 +84,7 @@ def _rows(figures: dict[str, Any]) -> list[tuple[str, str]]:
     limits = figures["limits"]
     rows = [
         ("requests", f"{figures['requests'] - figures['failed']} of {figures['requests']}"),
+        *(("first failure", figures["first_failure"]) for _ in range(min(1, figures["failed"]))),
         ("time", f"{figures['seconds']:.2f} s in {figures['steps']} steps"),
         ("CPU time", f"{figures['cpu_seconds']:.2f} s, all threads together"),
         ("output tokens/s", f"{figures['output_tokens_per_second']:,.1f}"),

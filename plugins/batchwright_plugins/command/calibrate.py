@@ -45,14 +45,14 @@ def _calibrate(
     company, while every step is logged; --log takes a decision log of an earlier run
     instead.
     """
-    from batchwright.config import files_read, load_config
+    from batchwright.config import files_taken, load_config
     from batchwright_plugins.command.calibration import calibrate, measure
     from batchwright_plugins.command.output_file import keep_apart, write_text
 
     config = load_config(file, overrides)
     output = output or file.parent / "measured.toml"
-    logs = [] if log is None else [("the decision log", log)]
-    keep_apart([*files_read(config), *logs], output)
+    logs = [] if log is None else [("the decision log, which is read", log)]
+    keep_apart([*files_taken(config), *logs], output)
     found = calibrate(log) if log is not None else measure(config)
     write_text(output, found.as_toml())
     for name, value in found.rows():

@@ -109,8 +109,9 @@ def _compare(**given: Any) -> None:
     it. A cell that fails, dies or takes more than --cell-timeout is named, and takes no other
     with it; those of the last two kinds are run again next time.
 
-    The exit code is 2 if the input is wrong, 3 if a cell has failed or took too long, 130
-    after Ctrl-C.
+    The exit code is 1 if a cell has failed or served no request, or a request ended in an
+    error, 2 if the input is wrong, 3 if cells took too long and all others ran, 130 after
+    Ctrl-C.
     """
     from batchwright_plugins.command.comparison.comparison import Comparison
 

@@ -51,6 +51,7 @@ def _explain(request_id: str | None, path: Path, *, waiting: bool) -> None:
 
 
 def _story(path: Path, request_id: str) -> Iterator[str]:
+    from batchwright.exceptions import ConfigError
     from batchwright.suggest import did_you_mean
     from batchwright_plugins.command.log_file import follow_log
     from batchwright_plugins.command.story import Story
@@ -61,9 +62,8 @@ def _story(path: Path, request_id: str) -> Iterator[str]:
         ids |= dict.fromkeys(trail.added)
     if not story.is_known:
         hint = did_you_mean(request_id, ids) or _some(ids)
-        raise click.ClickException(
-            f"{path}: there is no request {request_id!r} among its {len(ids)}.{hint}"
-        )
+        problem = f"there is no request {request_id!r} among its {len(ids)}.{hint}"
+        raise ConfigError(problem, source=str(path))
     yield f"request {request_id!r}"
     yield from story.lines()
 

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from batchwright.default_plugins import COMMAND_PLUGIN
-from batchwright.exceptions import OUTSIDE, BatchwrightError, ConfigError, PluginError
+from batchwright.exceptions import OUTSIDE, BatchwrightError, ConfigError, ModelError, PluginError
 from batchwright.plugin_checks import describe_error
 from batchwright.plugin_manager import PluginManager
 from batchwright.version import VERSION
@@ -85,7 +85,7 @@ class CommandGroup(click.Group):
         except BatchwrightError as error:
             if ctx.params["debug"]:
                 raise
-            is_misuse = isinstance(error, ConfigError | PluginError)
+            is_misuse = isinstance(error, ConfigError | ModelError | PluginError)
             raise (_Misuse if is_misuse else click.ClickException)(str(error)) from error
         except OSError as error:  # a disk that is full, a file that may not be read
             if ctx.params["debug"] or error.errno == errno.EPIPE:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from batchwright.metrics import percentile
-from batchwright_plugins.command.batch import Batch
+from batchwright_plugins.command.batch import ERROR, Batch
+from batchwright_plugins.command.signals import Interrupted
 
 if TYPE_CHECKING:
     from batchwright.config.sections import RunSection
@@ -53,13 +54,16 @@ def measure(engine: Engine, lines: Sequence[PromptLine], section: RunSection) ->
     Returns:
         Figures: rates in tokens a second, times in seconds, shares of the time of all
         steps; ``limits`` are what the executor says the machine allows.
+
+    Raises:
+        Interrupted: A signal ended it.
     """
-    Batch(engine, _salted(lines, "warm-up"), section, _Results()).run()
+    _run(Batch(engine, _salted(lines, "warm-up"), section, _Results()))
     phases, results = engine.phases, _Results()
     before, first_step = dict(phases.seconds), phases.num_steps
     batch = Batch(engine, _salted(lines, "measured"), section, results)
     cpu = time.process_time()
-    batch.run()
+    _run(batch)
     cpu = time.process_time() - cpu
     spent = {name: seconds - before[name] for name, seconds in phases.seconds.items()}
     total = sum(spent.values()) or 1.0
@@ -71,6 +75,8 @@ def measure(engine: Engine, lines: Sequence[PromptLine], section: RunSection) ->
         "attention": engine.model.attention,
         "requests": len(lines),
         "failed": batch.num_failed,
+        "errors": batch.reasons[ERROR],
+        "first_failure": batch.first_detail,
         "prompt_tokens": results.num_prompt_tokens,
         "output_tokens": results.num_output_tokens,
         "seconds": batch.seconds,
@@ -83,6 +89,17 @@ def measure(engine: Engine, lines: Sequence[PromptLine], section: RunSection) ->
         "shares": {name.replace(" ", "_"): value / total for name, value in spent.items()},
         "limits": _limits(engine, len(lines)),
     }
+
+
+def _run(batch: Batch) -> None:
+    """Run a batch to its end: half of one has no figures.
+
+    Raises:
+        Interrupted: A signal ended it.
+    """
+    batch.run()
+    if batch.stopped_by is not None:
+        raise Interrupted(batch.stopped_by)
 
 
 def _salted(lines: Sequence[PromptLine], run: str) -> list[PromptLine]:

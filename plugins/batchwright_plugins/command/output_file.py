@@ -27,18 +27,18 @@ __all__ = [
 _STANDARD: Final = (1, 2)
 
 
-def keep_apart(reads: Iterable[tuple[str, Path]], *outputs: Path | None) -> None:
+def keep_apart(taken: Iterable[tuple[str, Path]], *outputs: Path | None) -> None:
     """Check what is to be written before anything is computed, and make the folders.
 
     Args:
-        reads: Files that are read, each after the words that name it.
+        taken: Files that are read, and those of observers, each after the words that name it.
         outputs: Files that are to be written; None for those that are not.
 
     Raises:
-        ConfigError: An output is a file that is read, another output, or a folder; or it
+        ConfigError: An output is one of those, another output, or a folder; or it
             cannot be written.
     """
-    sources, seen = list(reads), list[Path]()
+    sources, seen = list(taken), list[Path]()
     for output in outputs:
         if output is None:
             continue
@@ -155,12 +155,12 @@ class Staged:
 
     @contextmanager
     def held(
-        self, reads: Iterable[tuple[str, Path]], say: Callable[[str], object]
+        self, taken: Iterable[tuple[str, Path]], say: Callable[[str], object]
     ) -> Iterator[None]:
         """Put the files in place behind the block, if the run has ended of itself.
 
         Args:
-            reads: Files that are read; see ``keep_apart``.
+            taken: Files that may not be written; see ``keep_apart``.
             say: Told where the files are, if they are not in place.
 
         Raises:
@@ -168,7 +168,7 @@ class Staged:
         """
         self.is_whole = False
         parts = {part: file for file in self.files if (part := self.part(file)) != file}
-        keep_apart(reads, *self.files, *parts)
+        keep_apart(taken, *self.files, *parts)
         for part in parts:
             part.unlink(missing_ok=True)
         try:

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import attrs
+
 from batchwright.exceptions import ConfigError
 from batchwright.sampling_params import SamplingParams
 from batchwright.text_file import decode_text, read_text
@@ -16,7 +18,7 @@ from batchwright_plugins.command.prompt_line import LineError, PromptLine, parse
 if TYPE_CHECKING:
     from batchwright.config import Config
 
-__all__ = ["STDIN", "prompts_of", "read_prompts"]
+__all__ = ["STDIN", "prompts_of", "read_prompts", "reading"]
 
 STDIN: Final = "-"
 """The name that stands for standard input."""
@@ -38,6 +40,12 @@ def prompts_of(config: Config, given: Path | None) -> Path:
         problem = "a run needs prompts; name a file here or with --prompts"
         raise ConfigError(problem, path="run.prompts", source=config.source)
     return config.resolve(config.run.prompts)
+
+
+def reading(config: Config, source: Path) -> Config:
+    """Note which file the prompts are from, so that nothing is written over it."""
+    prompts = None if str(source) == STDIN else str(source.absolute())
+    return attrs.evolve(config, run=attrs.evolve(config.run, prompts=prompts))
 
 
 def read_prompts(path: Path, sampling: SamplingParams) -> list[PromptLine]:

@@ -78,7 +78,8 @@ def _replay(
     else). Without --policy the recorded run is repeated, byte for byte. Python files that
     the recorded configuration loads are run only with --trust-plugins.
 
-    The exit code is 1 if it cannot be, and 130 after Ctrl-C.
+    The exit code is 1 if it cannot be, if requests end in an error that did not before or
+    none is served any more, 2 if the log or an option is wrong, and 130 after Ctrl-C.
     """
     from rich.console import Console
 
@@ -102,7 +103,7 @@ def _replay(
         trusts=trust_estimator,
         trusts_plugins=trust_plugins,
     )
-    reads = [("the decision log", path), *files_read(run.config)]
+    reads = [("the decision log, which is read", path), *files_read(run.config)]
     with staged.held(reads, partial(click.echo, err=True)):
         run.run()
         changes = Changes(run.recording, run.written())
@@ -115,6 +116,8 @@ def _replay(
     click.echo(f"{log} and {log.with_suffix('.csv').name}, in {run.seconds:.1f} s", err=True)
     if run.drive.signal is not None:
         raise SystemExit(128 + run.drive.signal)
+    if changes.failures() or changes.have_lost_all:
+        raise SystemExit(1)
 
 
 def _read_policy(text: str | None) -> tuple[str, str | None]:

@@ -85,6 +85,17 @@ class Changes:
         ended = [change for change in self.requests if change.gain is not None]
         return sorted(ended, key=lambda change: -(change.gain or 0.0))
 
+    def failures(self) -> list[str]:
+        """Reasons of those that end in an error now, and did not before."""
+        pairs = ((change.before, change.after) for change in self.requests)
+        return [now.detail for old, now in pairs if now and now.end == "error" != old.end]
+
+    @property
+    def have_lost_all(self) -> bool:
+        """True if requests have ended by themselves before, and none has now."""
+        served = [change.after for change in self.requests if change.before.e2e is not None]
+        return bool(served) and all(now is None or now.e2e is None for now in served)
+
     def write(self, path: Path) -> None:
         """Write a CSV file with a line a request; seconds and tokens, empty for none."""
         with path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
@@ -169,8 +180,11 @@ def _heads(run: ReplayedRun, changes: Changes) -> Iterator[tuple[str, str]]:
         error = "" if run.error is None else f", off by {run.error:.1%} (median) on recorded steps"
         times += f"; then estimator {run.estimator.name!r}{error}"
     yield "step times", times
-    if run.drive.refused:
-        yield "refused now", f"{len(run.drive.refused)} requests"
+    refused = list(run.drive.refused.values())
+    for what, reasons in (("refused now", refused), ("failed now", changes.failures())):
+        if reasons:
+            num_all = len(changes.requests)
+            yield what, f"{len(reasons)} of {num_all} requests, the first: {reasons[0]}"
     if before.num_unfinished:
         yield "unfinished", f"{before.num_unfinished} requests when the log ends, and the replay"
     if run.drive.stopped_by:

@@ -84,12 +84,12 @@ def _answer(config: Config, source: Path, output: Path | None) -> Batch:
 
     from batchwright_plugins.command.batch import Batch
     from batchwright_plugins.command.instruments import ADDED, instrumented
-    from batchwright_plugins.command.prompt_file import read_prompts
+    from batchwright_plugins.command.prompt_file import read_prompts, reading
     from batchwright_plugins.command.report import listed, print_report, start_lines
 
     notices = Console(stderr=True, highlight=False)
     lines = read_prompts(source, config.sampling)
-    config = _reading(config, source)
+    config = reading(config, source)
     assembly = instrumented(config, is_terminal=notices.is_terminal)
     is_piped = _is_piped(output)
     results = _results(config, output, is_piped=is_piped)
@@ -111,16 +111,6 @@ def _answer(config: Config, source: Path, output: Path | None) -> Batch:
     return batch
 
 
-def _reading(config: Config, source: Path) -> Config:
-    """Note which file the prompts are from, so that nothing is written over it."""
-    import attrs
-
-    from batchwright_plugins.command.prompt_file import STDIN
-
-    prompts = None if str(source) == STDIN else str(source.absolute())
-    return attrs.evolve(config, run=attrs.evolve(config.run, prompts=prompts))
-
-
 def _is_piped(output: Path | None) -> bool:
     """Tell whether results go to standard output, where nothing else may go then."""
     from batchwright_plugins.command.output_file import is_standard_output
@@ -130,7 +120,7 @@ def _is_piped(output: Path | None) -> bool:
 
 
 def _results(config: Config, output: Path | None, *, is_piped: bool) -> Results:
-    from batchwright.config import files_read
+    from batchwright.config import files_taken
     from batchwright_plugins.command.output_file import is_stream, keep_apart
     from batchwright_plugins.command.result_file import NoResults, ResultFile, ResultStream
 
@@ -138,7 +128,7 @@ def _results(config: Config, output: Path | None, *, is_piped: bool) -> Results:
         return NoResults()
     if is_piped:
         return ResultStream()
-    keep_apart(files_read(config), output)
+    keep_apart(files_taken(config), output)
     return ResultStream(output) if is_stream(output) else ResultFile(output)
 
 

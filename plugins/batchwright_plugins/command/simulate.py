@@ -60,8 +60,9 @@ def _simulate(config: Path | None, overrides: tuple[str, ...], **given: Any) -> 
     give equal files, but for decision_seconds_mean of summary.json, which is measured.
     Ctrl-C keeps what is finished.
 
-    The exit code is 1 if no request was served or one ended in an error, 2 if the input is
-    wrong, 3 if more arrived than could be served (--max-queue), 130 after Ctrl-C.
+    The exit code is 1 if no request was served, one ended in an error or all are parked for
+    ever, 2 if the input is wrong, 3 if more arrived than could be served (--max-queue), 130
+    after Ctrl-C. A request that is refused is no failure: the table counts it.
     """
     from batchwright_plugins.command.simulated_run import SimulatedRun
 
@@ -71,11 +72,13 @@ def _simulate(config: Path | None, overrides: tuple[str, ...], **given: Any) -> 
 
 
 def _exit(simulation: Simulation) -> None:
+    from batchwright_plugins.command.simulation import STUCK
+
     if simulation.signal is not None:
         raise SystemExit(128 + simulation.signal)
     if simulation.is_overloaded:
         raise SystemExit(3)
     if simulation.has_served_none:
         raise click.ClickException(f"no request was served: {simulation.first_failure}")
-    if simulation.reasons["error"]:
+    if simulation.reasons["error"] or simulation.stopped_by == STUCK:
         raise SystemExit(1)

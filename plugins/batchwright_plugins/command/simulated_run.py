@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from batchwright.clock import VirtualClock
-from batchwright.config import files_read, load_config
+from batchwright.config import files_taken, load_config
 from batchwright.exceptions import ConfigError
 from batchwright.plugin_manager import PluginManager
 from batchwright_plugins.command.arriving import Arriving
@@ -107,7 +107,7 @@ class SimulatedRun:
 
         notices = Console(stderr=True, highlight=False)
         begin = time.perf_counter()
-        with self._staged.held(files_read(self.config), _teller(notices)):
+        with self._staged.held(files_taken(self.config), _teller(notices)):
             simulation = self._simulate(notices)
             self._report(simulation, time.perf_counter() - begin, notices)
             self._check_files(simulation)
@@ -136,7 +136,7 @@ class SimulatedRun:
             ConfigError: Something in the configuration or the workload is wrong.
             PluginError: A component cannot be had, or failed too often.
         """
-        with self._staged.held(files_read(self.config), _teller(notices)):
+        with self._staged.held(files_taken(self.config), _teller(notices)):
             simulation = self._simulate(notices)
             self._staged.is_whole = simulation.signal is None
         return simulation

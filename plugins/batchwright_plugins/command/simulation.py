@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from batchwright_plugins.command.arriving import Arriving
     from batchwright_plugins.command.caps import Caps
 
-__all__ = ["Simulation"]
+__all__ = ["STUCK", "Simulation"]
+
+STUCK: Final = "every request is parked, and nothing will wake one"
 
 _FOREVER: Final = math.inf
 
@@ -159,7 +161,7 @@ class Simulation:
         elif not self._scheduler.has_notices:
             view = self._scheduler.view
             if 0 < view.num_parked == view.num_waiting and not view.num_running:
-                self.stopped_by = "every request is parked, and nothing will wake one"
+                self.stopped_by = STUCK
 
     def _wait_until(self, moment: float) -> None:
         self._clock.wait_until(min(moment, self._until))

@@ -89,7 +89,7 @@ def _timeline(
         raise click.UsageError("say what to write: --perfetto, --svg or --png")
     if steps is not None and seconds is not None:
         raise click.UsageError("--steps and --seconds say the same; give one of them")
-    keep_apart([("the decision log", path)], perfetto, svg, png)
+    keep_apart([("the decision log, which is read", path)], perfetto, svg, png)
     if perfetto is not None:
         _write_trace(path, perfetto)
     if svg is not None or png is not None:

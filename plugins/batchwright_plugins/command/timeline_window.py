@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable
 from copy import copy
 
-import click
 from attrs import define, field, frozen
 
+from batchwright.exceptions import ConfigError
 from batchwright_plugins.command.spans import Event, RequestEnd, Span, Step
 
 __all__ = ["Picture", "Row", "Window", "look"]
@@ -169,7 +169,7 @@ def look(lines: Iterable[list[Event]], window: Window) -> Picture:
     """Look at a window of a run; reads on only as far as it goes.
 
     Raises:
-        ClickException: Nothing happens in it; says what the log has.
+        ConfigError: Nothing happens in it; says what the log has.
     """
     seen = _Look(window)
     for events in lines:
@@ -182,5 +182,5 @@ def look(lines: Iterable[list[Event]], window: Window) -> Picture:
         has = f"steps 0 to {seen.last_step}, and goes up to {seen.end:g} s"
         if seen.last_step < 0:
             has = "no step"
-        raise click.ClickException(f"nothing happens in that window: the log has {has}")
+        raise ConfigError(f"nothing happens in that window: the log has {has}")
     return picture

@@ -48,7 +48,8 @@ def check_header(header: Mapping[str, Any]) -> None:
     policy = config.get("scheduler", {}).get("policy", "")
     if not isinstance(load, list) or not isinstance(policy, str):
         raise ValueError("is damaged: what its header has as config is no configuration")
-    if not isinstance(header.get("folder", ""), str):
+    folder = header.get("folder", "")
+    if not isinstance(folder, str) or "\0" in folder:
         raise ValueError("is damaged: what its header has as folder is no path")
 
 

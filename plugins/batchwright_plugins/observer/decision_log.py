@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from batchwright.config import files_read, prepare_output
+from batchwright.config import files_taken, prepare_output
 from batchwright.exceptions import ConfigError
 from batchwright.option import option
 from batchwright.protocols import Observer
@@ -97,7 +97,9 @@ class DecisionLog(Observer):
             ConfigError: It cannot be written.
         """
         path = self.ctx.folder / Path(self.options.path).expanduser()
-        prepare_output(path, files_read(self.ctx.config), option=f"{self.ctx.path}.path")
+        defaults = {self.name: Options().path}
+        taken = files_taken(self.ctx.config, but=self.ctx.path, defaults=defaults)
+        prepare_output(path, taken, option=f"{self.ctx.path}.path")
         try:
             self._file = path.open("w", encoding="utf-8", errors="replace", newline="\n")
         except OSError as error:

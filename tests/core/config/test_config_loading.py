@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from batchwright.assembly import Assembly
 from batchwright.config import load_config
 from batchwright.config.loading import apply_override
 from batchwright.exceptions import ConfigError
@@ -121,3 +122,19 @@ def test_override_names_an_entry_of_a_list_by_its_number_as_well():
 
     assert [use.name for use in config.gate] == ["full-need", "watermark"]
     assert config.gate[1].options == {"fraction": 0.5}
+
+
+def test_lines_are_told_of_what_the_file_says_and_of_nothing_else(tmp_path: Path) -> None:
+    toml = tmp_path / "run.toml"
+    toml.write_text(f"[scheduler]\nmax_num_seqs = {1 << 63}\n")
+    with pytest.raises(ConfigError) as problem:
+        load_config(toml)
+    expected = f"{toml}:2: scheduler.max_num_seqs: expected an integer of 64 bits"
+    assert str(problem.value) == expected
+    toml.write_text('[kv]\nmemory = "1 GiB"\n[[gate]]\nuse = "watermark"\nfraction = 0.1\n')
+    with pytest.raises(ConfigError) as problem:
+        Assembly(load_config(toml, ["gate.0.fraction=9"]))
+    assert str(problem.value).startswith(f"{toml} -o gate.0.fraction=9: gate[0].fraction: ")
+    with pytest.raises(ConfigError) as problem:
+        Assembly(load_config(toml)).scheduler()
+    assert str(problem.value).startswith(f"{toml}:2: kv.memory: needs a model")

@@ -105,3 +105,34 @@ def test_bench_needs_prompts(folder: Path) -> None:
     done = CliRunner().invoke(main, ["bench", str(folder / "run.toml")])
     assert done.exit_code == 2
     assert "--prompts" in done.stderr
+
+
+def test_bench_tells_what_failed_by_its_exit_code(folder: Path) -> None:
+    done = bench(folder, "-o", "model.max_model_len=8")
+    assert done.exit_code == 1
+    told = "its prompt of 39 tokens exceeds max_model_len - 1 = 7"
+    assert f"first failure               {told}" in done.stdout
+    assert f"Error: no prompt was answered: {told}" in done.stderr
+    (folder / "fails.py").write_text(FAILS)
+    chosen = ("-o", "scheduler.policy=fails", "-o", f"plugins.load=['{LETTERS}', 'fails.py']")
+    done = bench(folder, *chosen, "--json")
+    figures = json.loads(done.stdout.splitlines()[-1])
+    assert (done.exit_code, figures["failed"], figures["errors"]) == (1, 1, 1)
+    assert "key() raised ZeroDivisionError" in figures["first_failure"]
+
+
+FAILS = """
+from batchwright import SchedulingPolicy, hookimpl
+
+
+class Fails(SchedulingPolicy):
+    name = "fails"
+
+    def key(self, request):
+        return 1 / (request.max_tokens != 3)
+
+
+@hookimpl
+def batchwright_register_policy():
+    return [Fails]
+"""

@@ -103,7 +103,7 @@ def test_error_ends_without_traceback_unless_debugging(install_distribution, pla
 
     plain = run("hello", "--fail")
 
-    assert (plain.exit_code, plain.stderr) == (1, "Error: no such model\n")
+    assert (plain.exit_code, plain.stderr) == (2, "Error: no such model\n")
     assert isinstance(plain.exception, SystemExit)
     if place == "option":
         debugged = run("--debug", "hello", "--fail")

@@ -364,7 +364,7 @@ def test_who_fails_is_named_and_the_others_go_on(folder: Path) -> None:
     names = ("raises", "lies", "dies")
     choices = [a for name in names for a in ("--policy", f"{folder / 'policies.py'}:{name}")]
     result = compare(folder, "--policy", "fcfs", *choices, "--seeds", "1", "--policy", "sjf")
-    assert result.exit_code == 3
+    assert result.exit_code == 1
     found = {row["policy"]: row["fault"] for row in table(folder)}
     assert (found["fcfs"], found["sjf"]) == ("", "")
     assert found["raises"].startswith("12 of 12 requests failed, the first: policy 'raises' (")
@@ -372,17 +372,29 @@ def test_who_fails_is_named_and_the_others_go_on(folder: Path) -> None:
     assert "policy 'lies'" in found["lies"]
     assert "yield_running(): returned ('nobody',), expected Pause and Release" in found["lies"]
     assert found["dies"] == "its process died: exit code 7"
+    counts = [row["num_component_faults"] for row in table(folder)]
+    assert counts == ["0", "12", "", "", "0"]
     for name in names:
         assert f"{name} is not ranked; 1 of 1 cells failed" in result.stdout
         assert f"<b>{name}</b>" in shown(folder)
     assert {row["policy"] for row in table(folder, "summary.csv")} == {"fcfs", "sjf"}
 
 
+def test_options_that_no_cell_selects_are_named_once(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (folder / "run.toml").open("a") as file:
+        file.write("[policy.sjf]\n[policy.srpt]\n[victim.lifo]\n[victim.most-blocks]\n")
+    names = ("--policy", "fcfs", "--policy", "sjf", "--seeds", "1")
+    compare(folder, *names, "--vary", "scheduler.victim=lifo,most-blocks")
+    assert caplog.messages == ["[policy.srpt] has no effect: no cell selects it"]
+
+
 def test_a_cell_whose_process_died_is_run_again(folder: Path) -> None:
     arguments = ("--policy", f"{folder / 'policies.py'}:dies", "--seeds", "1")
     for _ in range(2):
         result = compare(folder, *arguments)
-        assert (result.exit_code, result.stderr) == (3, "[1/1] dies, seed 0: exit code 7\n")
+        assert (result.exit_code, result.stderr) == (1, "[1/1] dies, seed 0: exit code 7\n")
 
 
 def test_cells_that_were_cut_are_run_again_and_damaged_ones_named(folder: Path) -> None:
@@ -399,7 +411,7 @@ def test_cells_that_were_cut_are_run_again_and_damaged_ones_named(folder: Path) 
         assert products(folder) == before
     first.write_bytes(whole.replace(b'"seed"', b'"seed'))
     result = compare(folder, *arguments)
-    assert result.exit_code == 3
+    assert result.exit_code == 1
     assert f"its file is damaged: {first} (" in result.stdout
     assert "remove it, and the cell is run again" in result.stdout
     assert second.exists()
@@ -409,7 +421,7 @@ def test_messages_of_half_characters_are_kept(folder: Path) -> None:
     """A half character in a message of a policy is escaped: no file can hold it."""
     (folder / "halves.py").write_text(HALVES)
     result = compare(folder, "--policy", str(folder / "halves.py"), "--seeds", "1")
-    assert result.exit_code == 3
+    assert result.exit_code == 1
     (row,) = table(folder)
     assert "key() raised ValueError: <b>\\ud800</b>" in row["fault"]
     assert "&lt;b&gt;\\ud800&lt;/b&gt;" in shown(folder)
@@ -438,7 +450,7 @@ def test_a_cell_that_cannot_be_kept_is_named(folder: Path) -> None:
     (folder / "elsewhere").mkdir()
     (folder / "out" / "cells").symlink_to("/proc/self/fdinfo")
     result = compare(folder, "--policy", "fcfs", "--seeds", "1")
-    assert result.exit_code == 3
+    assert result.exit_code == 1
     assert "fcfs is not ranked; 1 of 1 cells failed: could not be kept: " in result.stdout
 
 
@@ -479,7 +491,7 @@ def test_broken_invariants_are_named(folder: Path) -> None:
     (folder / "tampers.py").write_text(TAMPERS)
     for extra in ((), ("--check",)):
         result = compare(folder, "--policy", str(folder / "tampers.py"), "--seeds", "1", *extra)
-        assert result.exit_code == 3
+        assert result.exit_code == 1
         broken = "tampers is not ranked; 1 of 1 cells failed: broke an invariant: E5: "
         assert broken in result.stdout
     was_run_to_its_end = {record["checked"]: "requests" in record for record in records(folder)}
@@ -537,9 +549,40 @@ def test_refusals_are_named_beside_every_figure(folder: Path) -> None:
 def test_a_cell_that_serves_nothing_is_not_called_done(folder: Path) -> None:
     result = on_trace(folder, "--policy", "fcfs", "-o", "model.max_model_len=8")
     assert result.stderr.startswith("[1/1] fcfs, seed 0: none of 4 requests was served, the first:")
+    assert result.exit_code == 1
     choice = f"{folder / 'policies.py'}:raises"
     failed = on_trace(folder, "--policy", choice).stderr
     assert failed.startswith("[1/1] raises, seed 0: 4 of 4 requests failed, the first: policy 'rai")
+
+
+def test_requests_that_are_parked_for_ever_are_a_failure(folder: Path) -> None:
+    (folder / "parks.py").write_text(PARKS)
+    chosen = ("-o", "plugins.load=['parks.py']", "-o", "gate[0].use=parks")
+    result = on_trace(folder, "--policy", "fcfs", *chosen)
+    assert (result.exit_code, "4 of 4 unfinished" in result.stdout) == (1, True)
+    group = CommandGroup("batchwright", params=main.params, callback=main.callback)
+    simulate = ["simulate", "--config", str(folder / "run.toml"), "--workload", "poisson", *chosen]
+    result = CliRunner().invoke(group, simulate)
+    assert result.exit_code == 1
+    assert "Stopped: every request is parked, and nothing will wake one." in result.stderr
+
+
+PARKS = """
+from batchwright import Gate, hookimpl
+from batchwright.verdicts import Park
+
+
+class Parks(Gate):
+    name = "parks"
+
+    def candidate(self, request, view):
+        return Park("nothing")
+
+
+@hookimpl
+def batchwright_register_gate():
+    return [Parks]
+"""
 
 
 def test_warm_up_is_left_out_and_said_to_be(folder: Path) -> None:

@@ -162,7 +162,7 @@ def test_check_refuses_an_attention_backend_that_cannot_serve(toml, model, monke
 
     result = config("check", str(toml), *on_cpu, "-o", "attention.backend=triton")
 
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "the attention backend triton: it computes on cuda, not on cpu" in result.stderr
     assert 'attention.backend = "auto"' in result.stderr
     assert "valid" not in result.output

@@ -173,7 +173,7 @@ def test_a_byte_order_mark_and_a_cut_letter_are_no_damage(log: Path) -> None:
 
 def test_an_unknown_request_is_answered_with_some_that_are_known(log: Path) -> None:
     result = explain("17", "--log", log)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "no request '17' among its" in result.output
     assert "The first of them: 'A'" in result.output
 
@@ -189,7 +189,7 @@ def test_unknown_request_suggests_a_known_one(tmp_path: Path) -> None:
     drive(scheduler, [make_request("request-17", 5, 2)])
     scheduler.close()
     result = explain("request-71", "--log", tmp_path / "log")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "Did you mean 'request-17'?" in result.output
 
 

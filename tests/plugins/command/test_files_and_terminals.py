@@ -175,6 +175,16 @@ def test_file_that_is_read_is_no_output(folder: Path, name: str, what: str, link
     assert f"observer[0].path: {output} is {what}" in done.output
 
 
+@pytest.mark.parametrize("command", ["run", "bench"])
+def test_prompts_that_are_named_on_the_command_line_are_no_output(
+    folder: Path, command: str
+) -> None:
+    Path("other.txt").write_text("Hi\n")
+    observer = ("-o", "observer[0].use=decision-log", "-o", "observer[0].path=other.txt")
+    done = call(command, "run.toml", "--prompts", "other.txt", *observer)
+    assert (done.exit_code, Path("other.txt").read_text()) == (2, "Hi\n")
+
+
 @pytest.mark.parametrize(
     ("command", "name"),
     [("simulate", "requests.csv"), ("simulate", "summary.json"), ("compare", "clients.csv")],
@@ -194,6 +204,25 @@ def test_calibration_is_not_written_over_what_it_reads(folder: Path) -> None:
         before = Path(name).read_bytes()
         done = call("calibrate", "run.toml", "--log", "out/steps.jsonl", "--output", name)
         assert (done.exit_code, Path(name).read_bytes()) == (2, before)
+
+
+def test_no_two_write_one_file(folder: Path) -> None:
+    two = ("-o", "observer[0].use=decision-log", "-o", "observer[1].use=request-table")
+    same = (*two, "-o", "observer[1].path=decisions.jsonl")
+    done = call("simulate", *same, "--workload", "jsonl:trace.jsonl")
+    taken = "decisions.jsonl is the file of observer[1]; give another file"
+    assert (done.exit_code, f"observer[0].path: {taken}" in done.output) == (2, True)
+    twice = (*two[:3], "observer[1].use=decision-log")
+    done = call("simulate", *twice, "--workload", "jsonl:trace.jsonl")
+    assert (done.exit_code, f"observer[0].path: {taken}" in done.output) == (2, True)
+    table = (*two, "-o", "observer[1].path=out/requests.csv")
+    Path("out").mkdir()
+    for _ in range(2):
+        done = call("simulate", *table, "--workload", "jsonl:trace.jsonl", "--output", "out")
+        assert "out/requests.csv is the file of observer[1]; give" in done.output
+        Path("out/requests.csv").write_text("of an earlier run")
+    done = call("run", "run.toml", *table, "--output", "out/requests.csv")
+    assert (done.exit_code, Path("out/requests.csv").read_text()) == (2, "of an earlier run")
 
 
 # -- Devices, FIFOs, links, folders -------------------------------------------------------
@@ -299,6 +328,14 @@ def test_run_without_output_does_not_claim_to_keep_results(folder: Path) -> None
     code, said = stopped(finished=3, number=signal.SIGTERM)
     assert code == 143, said
     assert "3 of 6 requests were finished and are not kept: there is no --output." in said
+
+
+def test_interrupted_bench_has_no_figures(folder: Path) -> None:
+    """The signal comes while the prompts are answered to warm up."""
+    process = waiting("bench", "run.toml", finished=2)
+    process.send_signal(signal.SIGTERM)
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output, errors.splitlines()[-1]) == (143, "", "Interrupted.")
 
 
 @pytest.mark.parametrize(

@@ -423,6 +423,22 @@ def test_an_interrupted_replay_keeps_what_it_has(
     assert len(log.with_name("steps-again.jsonl").read_text().splitlines()) >= 6
 
 
+def test_requests_that_fail_now_are_told_and_end_with_1(log: Path, tmp_path: Path) -> None:
+    body = "1 / (request.num_prompt_tokens != 90)"
+    policy = tmp_path / "fails.py"
+    policy.write_text(SHORTEST.replace("request.num_prompt_tokens", body))
+    result = run("replay", log, "--policy", policy)
+    assert result.exit_code == 1
+    told = (
+        f"failed now       1 of 4 requests, the first: policy 'shortest' ({policy}): key() raised"
+    )
+    assert told in result.output
+    policy.write_text(SHORTEST.replace("request.num_prompt_tokens", "exit()"))
+    assert run("replay", log, "--policy", policy).exit_code == 1
+    result = run("replay", log, "-o", "model.max_model_len=8")
+    assert (result.exit_code, "refused now      4 of 4 requests" in result.output) == (1, True)
+
+
 def test_requests_that_are_refused_now_are_counted(log: Path) -> None:
     result = run("replay", log, "-o", "gate[0].use=queue-limit", "-o", "gate[0].requests=1")
     assert result.exit_code == 0, result.output

@@ -56,6 +56,7 @@ def _check_outcome(record: Mapping[str, Any]) -> None:
     _check(isinstance(record.get("stopped_by"), str), "stopped_by: expected a string")
     for key in _TOTALS:
         _check(_is_count(record.get(key)), f"{key}: expected an integer")
+    _check(_is_count(record.get("num_component_faults", 0)), "num_component_faults: no integer")
     strikes = record.get("strikes")
     is_sound = isinstance(strikes, dict) and all(map(_is_count, strikes.values()))
     _check(is_sound, "strikes: expected counts by component")

@@ -132,6 +132,7 @@ def _outcome(cell: Cell, engine: Engine, simulation: Simulation) -> dict[str, An
         "components": _names(cell, engine),
         "oracles": find_oracles(cell.config, engine),
         "strikes": dict(scheduler.fault_counts),
+        "num_component_faults": scheduler.num_component_faults,
         "closed_loop": simulation.is_closed_loop,
         "stopped_by": simulation.stopped_by,
         "end_time": scheduler.clock.now(),

@@ -26,7 +26,8 @@ from batchwright_plugins.command.comparison.report import REPORT, Setup, write_r
 from batchwright_plugins.command.comparison.summary import Summary, summarize
 from batchwright_plugins.command.comparison.tables import TABLES, write_tables
 from batchwright_plugins.command.comparison.targets import read_targets
-from batchwright_plugins.command.comparison.workers import run_cells
+from batchwright_plugins.command.comparison.trouble import has_failed
+from batchwright_plugins.command.comparison.workers import LATE, run_cells
 from batchwright_plugins.command.output_file import keep_apart
 from batchwright_plugins.command.signals import catching
 
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Comparison"]
 
-FAILED: Final = 3
+FAILED: Final = 1
+CUT: Final = 3
 
 
 class Comparison:
@@ -104,7 +106,10 @@ class Comparison:
         self._report(outcomes, summary)
         if signal:
             return 128 + signal
-        return FAILED if any(outcome.fault for outcome in outcomes) else 0
+        num_cut = sum(fault["kind"] == LATE for fault in lost.values())
+        if sum(has_failed(outcome.record) for outcome in outcomes) > num_cut:
+            return FAILED
+        return CUT if num_cut else 0
 
     def _files_read(self) -> Iterable[tuple[str, Path]]:
         found = (pair for cell in self.grid.cells for pair in files_read(cell.config))

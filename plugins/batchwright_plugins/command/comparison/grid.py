@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import product
@@ -22,6 +23,8 @@ from batchwright_plugins.command.comparison.policy_choice import PolicyChoice, c
 from batchwright_plugins.command.comparison.variation import Variation, read_variations
 
 __all__ = ["Grid", "plan_grid", "read_rates"]
+
+_log = logging.getLogger("batchwright.config")
 
 _POLICY: Final = "policy"
 
@@ -120,12 +123,16 @@ def plan_grid(
     seeds = tuple(range(base.scheduler.seed, base.scheduler.seed + num_seeds))
     cells: list[Cell] = []
     contenders: list[tuple[str, str]] = []
+    idle: list[set[tuple[str, str]]] = []
     for choice, variation in _contenders(chosen, read_variations(vary), base):
         made = load_config(config, [*overrides, *variation.overrides])
         made = choose_workload(_with_policy(made, choice, names), workload)
         _check(made, all_rates)
         cells += _cells(choice, variation, made, all_rates, seeds, limit, checked)
+        idle.append(set(made.unselected_tables()))
         contenders.append((choice.label, variation.label))
+    for kind, name in sorted(set.intersection(*idle)):
+        _log.warning("[%s.%s] has no effect: no cell selects it", kind, name)
     return Grid(
         tuple(choice.label for choice in chosen),
         tuple(dict.fromkeys(label for _, label in contenders)),
@@ -223,7 +230,7 @@ def _check(config: Config, rates: Sequence[float | None]) -> None:
     Raises:
         ConfigError: It is.
     """
-    workload = make_workload(Assembly(config))
+    workload = make_workload(Assembly(config, hints=False))
     next(iter(workload.arrivals()), None)
     for rate in rates:
         pace_of(workload, rate)

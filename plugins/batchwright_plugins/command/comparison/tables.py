@@ -30,7 +30,7 @@ def write_tables(folder: Path, outcomes: Sequence[Outcome], summary: Summary) ->
     """
     classes = sorted({name for outcome in outcomes for name in outcome.by_class})
     header = [*_PLACE, "seed", *MEASURES, *(f"in_time_{name or 'other'}" for name in classes)]
-    tail = ["fault", "notes", "predictor", "oracles"]
+    tail = ["fault", "num_component_faults", "notes", "predictor", "oracles"]
     _write(folder / "cells.csv", [*header, *tail], (_cell(o, classes) for o in outcomes))
     keys = ["ttft_mean", "ttft_p50", "ttft_p99", "e2e_mean", "e2e_p50", "e2e_p99", "attainment"]
     header = [*_PLACE, "seed", "client", "requests", "service_per_s", *keys]
@@ -47,6 +47,7 @@ def _cell(outcome: Outcome, classes: Sequence[str]) -> list[Any]:
         *(outcome.figures.get(key) for key in MEASURES),
         *(outcome.by_class.get(name) for name in classes),
         outcome.fault,
+        record.get("num_component_faults"),
         "; ".join(outcome.notes),
         record.get("components", {}).get("predictor"),
         " ".join(record.get("oracles", ())),

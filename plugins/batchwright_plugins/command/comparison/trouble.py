@@ -7,8 +7,9 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from batchwright_plugins.command.comparison.targets import Targets
+from batchwright_plugins.command.simulation import STUCK
 
-__all__ = ["fault_of", "notes_of", "nothing_left", "trouble_of", "unknown_classes"]
+__all__ = ["fault_of", "has_failed", "notes_of", "nothing_left", "trouble_of", "unknown_classes"]
 
 _BLAMED: Final = re.compile(r"\w+\(\) (?:raised|returned) ")
 """The core's words for a component that failed on a request."""
@@ -35,6 +36,15 @@ def trouble_of(record: Mapping[str, Any]) -> str:
     return text
 
 
+def has_failed(record: Mapping[str, Any]) -> bool:
+    """Tell if a cell has trouble, a request ended in an error, or all were parked for ever."""
+    return (
+        bool(trouble_of(record))
+        or "error" in record["requests"]["end"]
+        or record["stopped_by"] == STUCK
+    )
+
+
 def notes_of(
     record: Mapping[str, Any], columns: Columns, figures: Mapping[str, Any], starved_after: float
 ) -> Iterator[str]:
@@ -55,6 +65,9 @@ def notes_of(
         )
     for where, count in record["strikes"].items():
         yield f"{where} failed {count} times; those steps fell back"
+    num_faults, counted = record.get("num_component_faults", 0), sum(record["strikes"].values())
+    if num_faults > counted:
+        yield f"components failed {num_faults - counted} times on a request"
     if failed:
         yield (
             f"{failed:.0f} of {figures['arrived']:.0f} requests were not served "

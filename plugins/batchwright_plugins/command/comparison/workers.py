@@ -23,11 +23,11 @@ from batchwright_plugins.command.comparison.trouble import trouble_of
 if TYPE_CHECKING:
     from batchwright_plugins.command.comparison.cell import Cell
 
-__all__ = ["Listener", "run_cells"]
+__all__ = ["LATE", "Listener", "run_cells"]
 
 _SPAWN = multiprocessing.get_context("spawn")
 _DIED: Final = "its process died"
-_LATE: Final = "ran out of time"
+LATE: Final = "ran out of time"
 _UNKEPT: Final = "could not be kept"
 _LONGEST_WAIT: Final = 3600.0
 
@@ -141,7 +141,7 @@ class _Worker:
     def answer(self) -> str:
         """What went wrong in its cell; empty if nothing did."""
         if not self.pipe.poll():
-            self.lost_by = _LATE
+            self.lost_by = LATE
             return f"it took more than {self.timeout:g} s (--cell-timeout)"
         try:
             problem: str
