@@ -8,7 +8,7 @@ from typing import Final
 from batchwright.protocols import Tokenizer
 
 REPLACEMENT = "\ufffd"
-"""What a tokenizer gives for bytes that are no whole character, or none yet."""
+"""Text that a tokenizer gives for bytes that are no whole character, or none yet."""
 
 _MOST_HELD: Final = 3
 """Bytes of an unfinished character at most; what is before them is certain."""

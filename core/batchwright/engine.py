@@ -357,7 +357,7 @@ class Engine:
                 self._answers.pop(request_id, None)
             self.abort(mine)
         while self._pipeline.plans and not self.scheduler.requests:
-            _, outputs = self._compute_next()  # nobody wants its results, but it holds blocks
+            _, outputs = self._compute_next()  # its results are not wanted, but it holds blocks
             with self._lock:
                 self._collect(outputs or StepOutputs(0))
 
@@ -479,7 +479,7 @@ class Engine:
         for request_id, new in tokens.items():
             answer = self._answers.get(request_id)
             if answer is None:
-                continue  # it was added to the scheduler by somebody else
+                continue  # it was added to the scheduler directly
             self._extend(answer, new, step)
             if request_id in step.finished:
                 finish = step.finished[request_id]

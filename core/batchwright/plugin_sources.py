@@ -75,7 +75,7 @@ def _entry_points() -> Iterator[Source]:
 
 
 def _announces(distribution: Any) -> bool:
-    """Whether a distribution has entry points of ours, as far as its text can be read."""
+    """Tell whether a distribution has entry points of ours, as far as its text can be read."""
     try:
         text = distribution.read_text("entry_points.txt") or ""
     except UnicodeDecodeError as error:
@@ -97,7 +97,7 @@ def _read(distribution: Any) -> tuple[str, str, list[EntryPoint]]:
 
 
 def _is_first(distribution: Any, name: str) -> bool:
-    """Whether no other installation of it comes earlier on ``sys.path``."""
+    """Tell whether no other installation of it comes earlier on ``sys.path``."""
     first = installed(name)
     return str(first.locate_file("")) == str(distribution.locate_file(""))
 

@@ -197,7 +197,7 @@ class Structure:
 
 
 def _has_float(value: int | float) -> bool:
-    """Whether there is a float for a number."""
+    """Tell whether there is a float for a number."""
     try:
         return not math.isnan(value)
     except OverflowError:

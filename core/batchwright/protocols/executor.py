@@ -175,7 +175,7 @@ class Executor(Component):
 
     @property
     def truth(self) -> Truth | None:
-        """What it knows of answers before they are computed; None where nobody does."""
+        """What it knows of answers before they are computed; None if it knows nothing."""
         return None
 
     @property

@@ -65,7 +65,7 @@ class SchedulingPolicy(Component, Lifecycle):
     def running_key(self, request: RequestView) -> Key:
         """Order in which running requests are served when they contend.
 
-        Asked only in a step in which somebody may get less than its debt; if it is
+        Asked only in a step in which a request may get less than its debt; if it is
         not overridden, running requests are served in the order of admission.
 
         Cost class: shortage (once a running request in such a step).

@@ -58,7 +58,7 @@ class MakingRoom:
         self._failed: tuple[str, int, int, int] | None = None
 
     def can_help(self, newcomer: Request) -> bool:
-        """Whether others may give blocks, and something changed since none were enough."""
+        """Tell whether others may give blocks, and something changed since none were enough."""
         may_give = self._state.paused or self._yielding.displaces
         return bool(may_give) and self._failed != self._standing(newcomer)
 
@@ -113,7 +113,7 @@ class MakingRoom:
                 draft.take_tokens(name, num_tokens)
 
     def supposed_hit(self, giving: Giving, hit: PrefixHit) -> PrefixHit:
-        """What a hit would be worth then.
+        """Return a hit as it would be then.
 
         Blocks that a leaving request is to fill in this plan would not be computed; those
         that come back to the pool would have to be taken from it again.
@@ -129,7 +129,7 @@ class MakingRoom:
         return evolve(hit, num_idle_blocks=hit.num_idle_blocks + back)
 
     def is_there(self, giving: Giving, hit: PrefixHit, num_blocks: int) -> bool:
-        """Whether the blocks are there at once, and not only when a step in flight is done."""
+        """Tell whether the blocks are there at once, not only when a step in flight is done."""
         later = sum(block in giving.coming for block in hit.block_ids)
         return num_blocks - later <= self._state.kv.num_free_blocks + len(giving.freed)
 
@@ -166,7 +166,7 @@ class MakingRoom:
         giving.coming = back - giving.freed
 
     def _holds(self) -> Counter[int]:
-        """How many requests and steps in flight hold each block."""
+        """Count the requests and steps in flight that hold each block."""
         state = self._state
         holds: Counter[int] = Counter()
         for request in (*state.running.values(), *state.paused.values()):
@@ -185,7 +185,7 @@ class MakingRoom:
                 giving.blocks = others
 
     def _num_sound(self, giving: Giving, hit: PrefixHit) -> int:
-        """Leading blocks of a hit that are computed whoever leaves."""
+        """Count the leading blocks of a hit that are computed whichever requests leave."""
         state = self._state
         if not hit.block_ids or state.settings.compat.keeps_victims_hashes:
             return len(hit.block_ids)

@@ -164,7 +164,7 @@ def ends_row(reasons: Counter[str], total: int) -> tuple[str, str]:
 
 
 def faults_rows(engine: Engine) -> Iterator[tuple[str, str]]:
-    """How often components misbehaved; nothing if none did."""
+    """Yield the number of faults of components; nothing if there are none."""
     number = engine.scheduler.num_component_faults
     if number:
         where = ", ".join(f"{n} in {place}" for place, n in engine.scheduler.fault_counts.items())
