@@ -225,7 +225,7 @@ class Engine:
             An output for every request that has new tokens or has ended.
 
         Raises:
-            ExecutorError: The executor failed ``max_restarts`` times in a row.
+            ExecutorError: The executor failed more than ``max_restarts`` times in a row.
             PluginError: A component failed too often in a row.
         """
         if not self._driver.acquire(blocking=False):
@@ -248,13 +248,13 @@ class Engine:
             self._driver.release()
 
     def advance(self) -> tuple[SchedulerOutput, StepOutputs | None]:
-        """Plan and compute one step, without a word to those who asked.
+        """Plan and compute one step, without collecting outputs.
 
         Returns:
             The plan that was computed, and what it brought; None if the executor failed.
 
         Raises:
-            ExecutorError: The executor failed ``max_restarts`` times in a row.
+            ExecutorError: The executor failed more than ``max_restarts`` times in a row.
             PluginError: A component failed too often in a row.
         """
         # Without live requests only as much is planned as it takes to tell that they ended.

@@ -1,4 +1,4 @@
-"""A bell: other threads ring it, the one that drives sleeps until it rings."""
+"""A bell that other threads ring, and on which the driving thread sleeps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Bell:
         return Bell, ()
 
     def ring(self) -> None:
-        """Wake who sleeps; from any thread."""
+        """Wake the thread that sleeps; from any thread."""
         self.num_rings += 1
         self._rang.set()
 

@@ -44,7 +44,7 @@ class Giving:
 
 
 class MakingRoom:
-    """Finds out who has to give way to a newcomer, and takes them out when that is certain.
+    """Finds requests that have to give way to a newcomer; takes them out when that is certain.
 
     Nothing changes while it is found out: gates and limits are asked as if those that would
     give way waited already. First the request that gives its seat gives its blocks, too, then
@@ -63,11 +63,11 @@ class MakingRoom:
         return bool(may_give) and self._failed != self._standing(newcomer)
 
     def give_up(self, newcomer: Request) -> None:
-        """Note that all who could give way have not enough."""
+        """Note that all that could give way have not enough."""
         self._failed = self._standing(newcomer)
 
     def begin(self, seat: Request | None) -> Giving:
-        """A search: with who gives its seat, and blocks that come back by themselves."""
+        """Begin a search, with the request that gives its seat and blocks that are coming back."""
         giving = Giving(seat)
         self._count(giving)
         return giving

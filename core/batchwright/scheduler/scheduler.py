@@ -1,4 +1,4 @@
-"""The scheduler: decides, before every forward pass, who gets how many tokens."""
+"""The scheduler: decides, before every forward pass, the tokens of each request."""
 
 from __future__ import annotations
 

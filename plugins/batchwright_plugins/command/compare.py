@@ -110,7 +110,7 @@ def _compare(**given: Any) -> None:
     with it; those of the last two kinds are run again next time.
 
     The exit code is 2 if the input is wrong, 3 if a cell has failed or took too long, 130
-    after Ctrl-C.
+    after Ctrl-C, 143 after SIGTERM.
     """
     from batchwright_plugins.command.comparison.comparison import Comparison
 

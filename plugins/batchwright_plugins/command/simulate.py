@@ -61,7 +61,8 @@ def _simulate(config: Path | None, overrides: tuple[str, ...], **given: Any) -> 
     Ctrl-C keeps what is finished.
 
     The exit code is 1 if no request was served or one ended in an error, 2 if the input is
-    wrong, 3 if more arrived than could be served (--max-queue), 130 after Ctrl-C.
+    wrong, 3 if more arrived than could be served (--max-queue), 130 after Ctrl-C, 143
+    after SIGTERM.
     """
     from batchwright_plugins.command.simulated_run import SimulatedRun
 
