@@ -78,7 +78,8 @@ def _replay(
     else). Without --policy the recorded run is repeated, byte for byte. Python files that
     the recorded configuration loads are run only with --trust-plugins.
 
-    The exit code is 1 if it cannot be, 130 after Ctrl-C, and 143 after SIGTERM.
+    The exit code is 1 if it cannot be, 2 if the input is wrong or not trusted, 130 after
+    Ctrl-C, and 143 after SIGTERM.
     """
     from rich.console import Console
 
