@@ -91,7 +91,7 @@ class Assembly:
         Args:
             model: What the executor found out about its model; None without one.
             truth: What the executor knows of answers to come, in a simulation.
-            estimator: Whom components may ask; None: the one that is configured.
+            estimator: The estimator that components may ask; None: the one that is configured.
             stopwatch: The clock that calls of components are timed by; None: that of all.
 
         Raises:
@@ -279,7 +279,7 @@ class Assembly:
         """Build the predictor, with the truth if it reads that.
 
         Raises:
-            ConfigError: Nobody knows the truth here.
+            ConfigError: No component knows the truth here.
         """
         if not self.plugins.find(use.kind, use.name, option=use.option).cls.reads_truth:
             return self.make(use, limits)

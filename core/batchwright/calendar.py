@@ -115,14 +115,14 @@ class Calendar:
     def due(self) -> list[str]:
         """Ids of requests with an appointment now; each appointment is kept once.
 
-        A request may have left meanwhile: whoever asks looks at the request itself,
+        A request may have left meanwhile: the caller looks at the request itself,
         which is the truth. (Ids, so that an appointment keeps no ended request alive.)
         """
         return self._appointments.pop(self._epoch.value, [])
 
 
 class Alarms:
-    """Times at which somebody wants to be called; a heap, O(log n)."""
+    """Times at which a component wants to be called; a heap, O(log n)."""
 
     __slots__ = ("_count", "heap")
 

@@ -135,7 +135,7 @@ class Context:
 
     @property
     def estimator(self) -> Estimator:
-        """Whom to ask how long a step takes: ``scheduler.estimator``.
+        """The estimator that says how long a step takes: ``scheduler.estimator``.
 
         In a simulation it is not the one that decides how long steps do take, unless
         ``simulation.oracle_estimator`` says so.

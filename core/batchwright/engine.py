@@ -226,7 +226,7 @@ class Engine:
             An output for every request that has new tokens or has ended.
 
         Raises:
-            ExecutorError: The executor failed ``max_restarts`` times in a row.
+            ExecutorError: The executor failed more than ``max_restarts`` times in a row.
             PluginError: A component failed too often in a row.
         """
         if not self._driver.acquire(blocking=False):
@@ -248,13 +248,13 @@ class Engine:
             self._driver.release()
 
     def advance(self) -> tuple[SchedulerOutput, StepOutputs | None]:
-        """Plan and compute one step, without a word to those who asked.
+        """Plan and compute one step, without collecting outputs.
 
         Returns:
             The plan that was computed, and what it brought; None if the executor failed.
 
         Raises:
-            ExecutorError: The executor failed ``max_restarts`` times in a row.
+            ExecutorError: The executor failed more than ``max_restarts`` times in a row.
             PluginError: A component failed too often in a row.
         """
         plan, outputs, _ = self._advance()
@@ -501,7 +501,7 @@ class Engine:
         for request_id, new in tokens.items():
             answer = self._answers.get(request_id)
             if answer is None:
-                continue  # it was added to the scheduler by somebody else
+                continue  # it was added to the scheduler directly
             self._extend(answer, new, step)
             if request_id in step.finished:
                 finish = step.finished[request_id]

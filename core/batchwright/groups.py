@@ -58,7 +58,7 @@ class Groups:
         return self._groups[name].states.setdefault(slot, {})
 
     def purge(self, now: float) -> None:
-        """Forget groups whose time is over: O(1) for each of them, whoever else is idle."""
+        """Forget groups whose time is over: O(1) for each of them, whatever others are idle."""
         while self._idle:
             name, expires = next(iter(self._idle.items()))
             if expires > now:

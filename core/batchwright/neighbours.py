@@ -47,7 +47,7 @@ def _package(folder: Path) -> str:
 
 
 def _importer(package: str, folder: Path) -> Callable[..., Any]:
-    """Stand in for ``__import__`` in modules of a folder."""
+    """Return a function that stands for ``__import__`` in modules of a folder."""
 
     def find(
         name: str,

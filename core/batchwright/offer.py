@@ -10,7 +10,7 @@ from attrs import frozen
 
 @frozen
 class Offer:
-    """A component that is imported when somebody selects it, or lists what there is.
+    """A component that is imported when it is selected, or when components are listed.
 
     For plugins of many components, or of one that is slow to import: a run imports what its
     TOML names, and no more.

@@ -39,12 +39,12 @@ class Phases:
         self.num_steps = 0
 
     def start(self) -> None:
-        """A step begins; what was before it is nobody's."""
+        """Begin a step; the time before it is no phase's."""
         self.num_steps += 1
         self.skip()
 
     def skip(self) -> None:
-        """The time since the last phase ended is nobody's."""
+        """Leave out the time since the last phase ended."""
         self._last = self._clock.now()
 
     def lap(self, phase: str) -> None:

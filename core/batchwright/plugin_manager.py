@@ -84,7 +84,7 @@ class PluginManager:
             option: TOML path of the option that selects it, for messages.
 
         Raises:
-            PluginError: Nobody offers it, or more than one plugin does.
+            PluginError: No plugin offers it, or more than one does.
         """
         self._import(kind, name)
         offers = self._registrations.get((kind, name), [])
@@ -197,7 +197,7 @@ class PluginManager:
         for found in offered:
             if isinstance(found, Offer):
                 self._to_import.setdefault((kind, found.name), []).append((origin, found))
-                if origin.explicit:  # whoever asked for the plugin wants to hear of its faults
+                if origin.explicit:  # a plugin that was asked for tells of its faults
                     self._import(kind, found.name)
             else:
                 with self._noting(origin, "cannot be checked", hook):

@@ -43,9 +43,9 @@ class StepRecord:
     the one in ``stopped_by``, or until the step has room.
     """
     shortage: Read[bool] = Read("_draft.shortage")
-    """Whether blocks ran out, so that nobody was admitted."""
+    """Whether blocks ran out, so that no request was admitted."""
     stopped_by: Read[tuple[str | None, str]] = Read("_draft.stopped_by")
-    """Whom the waiting scan ended at (None: nobody in particular), and why."""
+    """The request that the waiting scan ended at (None: none in particular), and why."""
     preempted_for: Read[Mapping[str, str]] = Read("_draft.preempted_for")
     """By preempted request, the one that needed its blocks."""
 

@@ -64,7 +64,7 @@ class StepView:
     next_alarm: Read[float | None] = Read("_state.alarms.next_time")
     """Seconds on the clock at which a component wants to be called, or None."""
     is_paused: Read[bool] = Read("_state.admission_paused")
-    """Whether admission is paused by whoever drives the scheduler."""
+    """Whether the program that drives the scheduler has paused admission."""
 
     untold_ends: Read[Mapping[str, Finish]] = Read("_state.ended")
     """Requests whose end the next ``update_from_output`` will tell."""
@@ -121,7 +121,7 @@ class StepView:
         return self._state.kv.block_ids(request)
 
     def num_own_blocks(self, request: RequestView) -> int:
-        """Blocks that a request holds and nobody else does."""
+        """Blocks that a request holds and no other one does."""
         return self._state.kv.num_own_blocks(request)
 
     def published_blocks(self) -> Iterator[int]:

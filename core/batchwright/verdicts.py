@@ -10,7 +10,7 @@ from batchwright.request_view import RequestView
 
 
 def _check_text(verdict: Any, attribute: Any, value: object) -> None:
-    """Fail where the gate makes its mistake: a key that is no string is nobody's to release."""
+    """Fail where the gate makes its mistake: no caller could release a key that is no string."""
     if not isinstance(value, str) and not (attribute.name == "until" and value is None):
         what = f"{type(verdict).__name__}.{attribute.name}"
         raise TypeError(f"{what} must be a string, not {value!r}")
@@ -43,7 +43,7 @@ class Skip:
 
 @frozen
 class Stop:
-    """Admit nobody else in this step."""
+    """Admit no other request in this step."""
 
     reason: str = _text("")
 

@@ -37,7 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Leave out the tests of this folder, or of ``testpaths``, which nobody asked for."""
+    """Leave out the tests of this folder, or of ``testpaths``, which were not asked for."""
     if config.getoption("--batchwright") and config.args_source is not config.ArgsSource.ARGS:
         config.args = []
 

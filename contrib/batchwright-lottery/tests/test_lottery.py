@@ -135,7 +135,7 @@ def test_max_per_client_counts_aborted_requests_out() -> None:
 
 
 def test_max_per_client_counts_preempted_requests_out() -> None:
-    """Whoever yields its blocks frees its place, too, and takes it again."""
+    """A request that yields its blocks frees its place, too, and takes it again."""
     scheduler = make_scheduler(
         kv={"num_blocks": 5, "block_size": 2, "enable_prefix_caching": False},
         gate=[{"use": "max-per-client", "requests": 2}],

@@ -68,7 +68,7 @@ class ModelSection:
 
 @frozen(kw_only=True)
 class SchedulerSection:
-    """Who gets how much of each step.
+    """Sizes of a step and the components that decide about it.
 
     Args:
         policy: Order in which requests are served.
@@ -77,15 +77,15 @@ class SchedulerSection:
             less than what fits into it.
         max_num_seqs: Most requests running at a time.
         enable_chunked_prefill: Whether a prompt may be computed over several steps.
-        victim: Who yields when blocks run out; auto: as the policy prefers.
-        preemption: What becomes of the KV of who yields.
-        predictor: Who estimates output lengths for those that ask.
-        estimator: Who estimates step times for those that ask.
+        victim: Request that is preempted when blocks run out; auto: as the policy prefers.
+        preemption: Component that decides about the KV of a preempted request.
+        predictor: Estimator of output lengths, for components that ask.
+        estimator: Estimator of step times, for components that ask.
         pipeline_depth: Steps that may be planned before the first of them is done; over 1,
             one is computed while the next is planned, if the executor can.
         max_displacements: Times that a request yields because the policy wishes; then it
             is immune.
-        group_time_to_live: How long a group is remembered after its last request.
+        group_time_to_live: Time that a group is remembered after its last request.
         scan_window: Waiting requests that one step may pass over because a gate skipped
             them.
         backfill: Waiting requests behind the first that gets no blocks which a step
@@ -148,7 +148,7 @@ class KVSection:
     """The KV cache.
 
     Args:
-        manager: What keeps the blocks.
+        manager: Component that keeps the blocks.
         block_size: Tokens that a block holds.
         num_blocks: Size of the cache in blocks, the null block included. Not together
             with memory.
@@ -188,7 +188,7 @@ class AttentionSection:
 
 @frozen(kw_only=True)
 class ExecutorSection:
-    """What computes the plans.
+    """The executor that computes the plans.
 
     Args:
         use: Executor.
@@ -201,7 +201,7 @@ class ExecutorSection:
 
 @frozen(kw_only=True)
 class RunSection:
-    """What ``batchwright run`` reads and writes.
+    """Files and options of ``batchwright run``.
 
     Args:
         prompts: File of prompts, relative to the TOML file.

@@ -208,7 +208,7 @@ class Structure:
 
 
 def _has_float(value: int | float) -> bool:
-    """Return whether there is a float for a number."""
+    """Tell whether there is a float for a number."""
     try:
         return not math.isnan(value)
     except OverflowError:

@@ -19,7 +19,7 @@ class Caps:
         num_tokens: Tokens granted in all.
         num_prefill_tokens: Tokens granted to requests whose debt is over 1.
         num_decode_tokens: Tokens granted to running requests whose debt is 1. It does not
-            hold in a step that grants nobody else anything.
+            hold in a step that grants no other request anything.
         num_admissions: Requests admitted.
         num_draft_tokens: Draft tokens a request.
     """

@@ -142,7 +142,7 @@ class Executor(Component):
     answers it in ``ModelOutput.errors``, calls ``remove_request``, and leaves the request
     out of this plan and of those behind it that were made before the answer came. An
     exception in ``execute`` is a failure of the step: every request in flight is put
-    back to be computed again, ``restart`` is called, and the run goes on;
+    back to be computed again, ``restart`` is called, and the run goes on; more than
     ``executor.max_restarts`` in a row end it with ExecutorError. A fault in computing
     that belongs to one request is answered in ``ModelOutput.errors`` instead.
 
@@ -165,7 +165,7 @@ class Executor(Component):
         super().__init__(options, ctx)
         self._halves: dict[str, ExecutorHalf] = {}
         self._untaken: dict[str, str] = {}
-        """By request that could not be taken up, why; until it is told that it ended."""
+        """Reasons, by request that could not be taken up, until it is told that it ended."""
         self.phases = Phases(MonotonicClock())
 
     def install(self, name: str, half: ExecutorHalf | None) -> None:
@@ -175,7 +175,7 @@ class Executor(Component):
 
     @property
     def truth(self) -> Truth | None:
-        """What it knows of answers before they are computed; None where nobody does."""
+        """What it knows of answers before they are computed; None if it knows nothing."""
         return None
 
     @property

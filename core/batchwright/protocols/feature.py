@@ -97,7 +97,7 @@ class Feature(Component, Lifecycle):
     def on_restart(self) -> None:
         """The executor failed: what was said with plans in flight will not be answered.
 
-        Whoever is parked until an answer comes must be woken (``ctx.notify``), or asked
+        A request that is parked until an answer comes must be woken (``ctx.notify``), or asked
         for again with the next plan.
 
         Cost class: event.

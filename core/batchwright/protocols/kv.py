@@ -51,7 +51,7 @@ class KVManager(Component, Lifecycle):
     a request.
 
     Faults: an exception is the manager's own fault and ends the run with PluginError,
-    since nobody else knows which blocks are whose.
+    since no other part knows which request has which blocks.
     """
 
     @property

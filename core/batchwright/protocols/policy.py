@@ -65,7 +65,7 @@ class SchedulingPolicy(Component, Lifecycle):
     def running_key(self, request: RequestView) -> Key:
         """Order in which running requests are served when they contend.
 
-        Asked only in a step in which somebody may get less than its debt; if it is
+        Asked only in a step in which a request may get less than its debt; if it is
         not overridden, running requests are served in the order of admission.
 
         Cost class: shortage (once a running request in such a step).
@@ -77,7 +77,7 @@ class SchedulingPolicy(Component, Lifecycle):
 
         Called at the beginning of a step if requests wait and something has changed
         since the last call: an arrival, an end, an admission, a preemption, a mark, an
-        alarm, a notice. Who yields returns to the queue and is not admitted again in
+        alarm, a notice. A request that yields returns to the queue and is not admitted again in
         the same step; ``scheduler.max_displacements`` bounds how often a request yields
         in its life (``request.num_displacements``). Others are admitted in the same step
         as far as there is room; ``self.queue.first(n)`` are those that come next.

@@ -1,4 +1,4 @@
-"""Victims: who yields when blocks run out."""
+"""Victims: the choice of the request that is preempted when blocks run out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from batchwright.step_view import Running, StepView
 
 
 class Victim(Component, Lifecycle):
-    """Who yields its blocks when a running request gets none.
+    """The choice of the request that is preempted when a running one gets no blocks.
 
     Faults: an exception, or an answer that is not running, falls back to the running
     tail; three in a row end the run with PluginError.

@@ -89,7 +89,7 @@ class Workload(Component):
         return ()
 
     def on_refuse(self, arrival: Arrival, time: float) -> Iterable[Arrival]:
-        """What arrives though a request was refused: whoever sent it goes on.
+        """Return what arrives although a request was refused: its client goes on.
 
         Args:
             arrival: What ``arrivals``, ``on_finish`` or ``on_refuse`` said of it.

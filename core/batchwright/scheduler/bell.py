@@ -1,4 +1,4 @@
-"""A bell: other threads ring it, the one that drives sleeps until it rings."""
+"""A bell that other threads ring, and on which the driving thread sleeps."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Departures:
         to_end += kept
 
     def has_to_end(self, request: Request) -> bool:
-        """End a request that a component wanted to end meanwhile; return whether it ended."""
+        """Tell whether a component has ended a request with ``ctx.end``; it has ended then."""
         if request.finish is None:
             error = RequestStatus.FINISHED_ERROR
             for request_id, status, detail in self._state.to_end:
@@ -92,7 +92,7 @@ class Departures:
         state.announcer.tell("on_preempt", request.view, cause, lost - kept)
 
     def pause(self, request: Request) -> None:
-        """Make a running request wait with its blocks, until somebody needs them.
+        """Make a running request wait with its blocks, until another one needs them.
 
         For the executor it is one that is not scheduled for a while.
         """
@@ -141,7 +141,7 @@ class Departures:
         state.kv.reset_prefix_cache()
 
     def victim_for(self, request: Request, among: dict[str, Request] | None = None) -> Request:
-        """Whom the victim plugin names; the last of them if it names nobody.
+        """Return the request that the victim plugin names; the last of them if it names none.
 
         Args:
             request: Who needs something.

@@ -36,7 +36,7 @@ class Draft:
         num_carried: Requests in steady decode, granted their token without a visit.
         shortage: Whether a running request got no blocks.
         lacks_resource: Whether a waiting request lacks a resource and names no key for it.
-        stopped_by: Request at which the waiting scan ended, or None, and why it ended.
+        stopped_by: The request that the waiting scan ended at, if one in particular, and why.
     """
 
     __slots__ = (

@@ -36,12 +36,12 @@ def set_up(component: Component) -> None:
 
 
 def blame(error: BaseException, components: Iterable[Component]) -> None:
-    """Name the component in whose code an exception arose that nobody caught.
+    """Name the component in whose code an uncaught exception arose.
 
     That of a KV manager or of a queue: what they hold is unknown now, so the run ends.
 
     Raises:
-        PluginError: It is a component's; not if it is announced, or nobody's.
+        PluginError: It is a component's; not if it is announced, or of none of them.
     """
     if isinstance(error, (BatchwrightError, *OUTSIDE)):
         return
@@ -66,7 +66,7 @@ class RequestFault(Exception):  # noqa: N818 (never leaves the scheduler)
 
 
 class RunEndedError(PluginError):
-    """A component failed too often in a row; nobody on the way takes it for his own."""
+    """A component failed too often in a row; no handler on the way takes it for its own."""
 
 
 class Faults:
@@ -109,7 +109,7 @@ class Faults:
         """Call a method whose fault belongs to no request.
 
         Args:
-            component: Whom.
+            component: The component.
             method: What, for messages too.
             arguments: With what.
             check: Whether an answer is one.
@@ -262,7 +262,7 @@ def raised(error: BaseException, component: Component, method: str) -> str:
 
 
 def traceback_of(error: BaseException | None) -> BaseException | None:
-    """The exception whose traceback a log record shows: only at the level DEBUG."""
+    """Return the exception whose traceback a log record shows, if the level is DEBUG."""
     return error if _log.isEnabledFor(logging.DEBUG) else None
 
 

@@ -90,7 +90,7 @@ class Fence:
             yield from entries
 
     def held(self) -> dict[str, list[int]]:
-        """Blocks held back, by a name that says for whom and for which step."""
+        """Blocks held back, by a name that says for which request and for which step."""
         return {
             f"{request_id}@{step_id}#{index}": block_ids
             for step_id, entries in self._held.items()

@@ -194,7 +194,7 @@ def _odd_field(request: Request) -> str | None:
 
 
 def _odd_key(request: Request) -> str | None:
-    """Say which input beyond tokens could not be a part of a block's identity, or None."""
+    """Return the input beyond tokens that no block's identity can hold, described, or None."""
     for key in request.cache_keys:
         if not isinstance(key, CacheKey) or not isinstance(key.identity, bytes):
             return f"cache_keys must hold CacheKey with an identity in bytes, not {shown(key)}"

@@ -1,12 +1,12 @@
 """Leaps: many steps at once, where a step decides nothing.
 
-While all running requests are in steady decode and nobody can be admitted, each step grants
+While all running requests are in steady decode and none can be admitted, each step grants
 each of them one token, until something happens: an arrival, an end, a mark, an alarm, a
 shortage of blocks. What these steps do is known beforehand, so it is done for all of them
 together; the state that they leave is the one that stepping leaves, block ids included.
 
-A leap makes no plans. Whoever watches plans, or is asked at every step, switches leaping
-off by being there.
+A leap makes no plans. A component that watches plans, or is asked at every step, switches
+leaping off by being there.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Leaps:
         )
 
     def _may_admit(self, num_running: int) -> bool:
-        """Whether a scan of those that wait, and somebody does, could do anything."""
+        """Whether a scan of those that wait, if any does, could do anything."""
         state = self._state
         if self._asks_who_waits:
             return True

@@ -44,7 +44,7 @@ class Giving:
 
 
 class MakingRoom:
-    """Chooses requests that give way to a newcomer, and takes them out once that is certain.
+    """Finds requests that have to give way to a newcomer; takes them out when that is certain.
 
     Nothing changes while it chooses: gates and limits are asked as if the chosen ones waited
     already. First the request that gives its seat gives its blocks, too, then
@@ -58,16 +58,16 @@ class MakingRoom:
         self._failed: tuple[str, int, int, int] | None = None
 
     def can_help(self, newcomer: Request) -> bool:
-        """Return whether others may give blocks, and something changed since none were enough."""
+        """Tell whether others may give blocks, and something changed since none were enough."""
         may_give = self._state.paused or self._yielding.displaces
         return bool(may_give) and self._failed != self._standing(newcomer)
 
     def give_up(self, newcomer: Request) -> None:
-        """Note that all requests that could give way have too few blocks."""
+        """Note that all that could give way have not enough."""
         self._failed = self._standing(newcomer)
 
     def begin(self, seat: Request | None) -> Giving:
-        """Begin with the request that gives its seat, and with blocks on their way back."""
+        """Begin a search, with the request that gives its seat and blocks that are coming back."""
         giving = Giving(seat)
         self._count(giving)
         return giving
@@ -113,7 +113,7 @@ class MakingRoom:
                 draft.take_tokens(name, num_tokens)
 
     def supposed_hit(self, giving: Giving, hit: PrefixHit) -> PrefixHit:
-        """Return the part of a hit that would stand then.
+        """Return a hit as it would be then.
 
         Blocks that a leaving request is to fill in this plan would not be computed; those
         that come back to the pool would have to be taken from it again.
@@ -129,7 +129,7 @@ class MakingRoom:
         return evolve(hit, num_idle_blocks=hit.num_idle_blocks + back)
 
     def is_there(self, giving: Giving, hit: PrefixHit, num_blocks: int) -> bool:
-        """Return whether the blocks are there now, not only when a step in flight is done."""
+        """Tell whether the blocks are there at once, not only when a step in flight is done."""
         later = sum(block in giving.coming for block in hit.block_ids)
         return num_blocks - later <= self._state.kv.num_free_blocks + len(giving.freed)
 
@@ -185,7 +185,7 @@ class MakingRoom:
                 giving.blocks = others
 
     def _num_sound(self, giving: Giving, hit: PrefixHit) -> int:
-        """Count the leading blocks of a hit that are computed even if these requests leave."""
+        """Count the leading blocks of a hit that are computed whichever requests leave."""
         state = self._state
         if not hit.block_ids or state.settings.compat.keeps_victims_hashes:
             return len(hit.block_ids)

@@ -41,7 +41,7 @@ class ProgressGuard:
 
     @property
     def awaits_outside(self) -> bool:
-        """Return whether the last step was empty and only an event outside can change that."""
+        """True if the last step was empty, and nothing but an event outside can change that."""
         return self._is_outside and not self._state.running
 
     def steps_in(self) -> bool:

@@ -20,9 +20,9 @@ _view = attrgetter("view")
 class RunningScan:
     """Grants running requests ``min(debt, limits, budgets, model length)``.
 
-    Whoever gets no blocks makes the victim yield, and tries again; a victim that was
-    planned earlier in the step is taken out of the plan. After a request has had to
-    yield to itself, the scan ends.
+    If a request gets no blocks, the victim is preempted and the allocation is retried; a
+    victim that was planned earlier in the step is taken out of the plan. After a request has
+    been preempted for its own sake, the scan ends.
     """
 
     def __init__(self, state: State, departures: Departures) -> None:
@@ -51,7 +51,7 @@ class RunningScan:
                 self._departures.heed_ends(but_planned=True)
 
     def _visits(self) -> list[Request]:
-        """Carry steady decodes if that is exact; whom to decide about one by one."""
+        """Carry steady decodes if that is exact; return requests to decide about one by one."""
         state = self._state
         steady, draft = state.steady, state.draft
         if not draft.num_decode_tokens_left:
@@ -126,7 +126,7 @@ class RunningScan:
         block_ids = self._allocate(request, num_tokens)
         while block_ids is None:
             if state.fence.is_holding:
-                # Blocks are on their way back: nobody need yield for them.
+                # Blocks are on their way back: no request need yield for them.
                 state.draft.shortage = True
                 return True
             if not self._make_room(request):
@@ -169,7 +169,7 @@ class RunningScan:
         return block_ids
 
     def _make_room(self, request: Request) -> bool:
-        """Make somebody yield for a request that got no blocks.
+        """Make another request yield for one that got no blocks.
 
         Returns:
             Whether it is worth trying again.

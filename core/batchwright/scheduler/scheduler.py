@@ -1,4 +1,4 @@
-"""The scheduler: decides, before every forward pass, who gets how many tokens."""
+"""The scheduler: decides, before every forward pass, the tokens of each request."""
 
 from __future__ import annotations
 
@@ -290,7 +290,7 @@ class Scheduler:
         self._state.give_notice("release", key)
 
     def pause(self) -> None:
-        """Admit nobody until ``resume``; running requests go on."""
+        """Admit no request until ``resume``; running requests go on."""
         self._state.admission_paused = True
 
     def resume(self) -> None:

@@ -44,7 +44,7 @@ class State:
         finished_ids: Ended since the last plan, for the executor.
         ended: Ended since the last update, for the caller.
         failed_ids: Requests that the last updated step could not compute.
-        to_end: Whom to end, how and why, once what is going on is done.
+        to_end: Requests to end, how and why, once what is going on is done.
         estimator_was_asked: Whether a component wanted to know how long steps take.
         notices: What came in between steps: ("release" | "notify", key); other threads may add.
         bell: Rings when other threads brought something.

@@ -1,6 +1,6 @@
 """Steady decode: requests that a step carries along without visiting them.
 
-A request in steady decode owes one token at every step, and nobody will cut that:
+A request in steady decode owes one token at every step, and nothing will cut that:
 it has no drafts, no limit asks about decodes. What a step does to it is always the
 same, so it is done for all of them at once: their computed tokens follow one epoch,
 and advancing the epoch grants each of them its token. A step touches only those with
@@ -9,7 +9,7 @@ last token.
 
 That is exact only in a step in which none of them can go short and none of them can
 be served after another request. ``can_carry`` says whether that is so; if not,
-``dissolve`` turns everybody back into an ordinary request, and the running scan
+``dissolve`` turns each of them back into an ordinary request, and the running scan
 decides about each of them in turn. The plan is the same either way (under a policy that
 orders running requests, but for the order in which it lists them and their new blocks).
 """
@@ -183,7 +183,7 @@ class SteadyDecodes:
             Those that may have reached their end with it, in order of admission.
 
         Raises:
-            TypeError: One of them is no token id; then nobody has got any.
+            TypeError: One of them is no token id; then no request has got any.
             OverflowError: Likewise.
         """
         columns = self.columns

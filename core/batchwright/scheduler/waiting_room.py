@@ -208,7 +208,7 @@ class WaitingRoom:
             return view in self._queue
 
         if not self._faults.ask_about(request, self._policy, method, call=queue):
-            # It would wait for ever, and nobody would know.
+            # It would wait for ever, and nothing would tell.
             raise self._faults.about_request(self._policy, method, "did not queue the request")
 
     def _put_aside(self, request: Request, notice: str, key: str) -> None:

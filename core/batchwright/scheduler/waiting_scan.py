@@ -39,7 +39,7 @@ class Held:
 
 @frozen
 class Offer:
-    """The share of a candidate that is admitted.
+    """The tokens, blocks and hit of a candidate if it is admitted.
 
     Args:
         hit: What the prefix cache holds of it.
@@ -118,7 +118,7 @@ class WaitingScan:
         state.room.end_scan()
 
     def _closed(self) -> str:
-        """Why no request may enter in this step; empty if some may."""
+        """Return the reason why no request may enter in this step; empty if some may."""
         state = self._state
         if state.draft.shortage:
             return "a running request ran out of blocks in this step"
@@ -223,7 +223,7 @@ class WaitingScan:
         return evolve(offer, hit=hit, need=need, num_tokens=num_tokens)
 
     def _offer(self, request: Request, hit: PrefixHit) -> Offer | Held | None:
-        """Return an offer, or why the request is held; None if it was put aside or ended."""
+        """Return what a request would get now, or why it is held; None if put aside or ended."""
         state = self._state
         computed = max(request.num_computed_tokens, hit.num_tokens)
         num_tokens, reason = self._grant(request, request.num_tokens - computed)
@@ -242,7 +242,7 @@ class WaitingScan:
         return Offer(hit, need, num_tokens)
 
     def _must_fit(self, request: Request) -> bool:
-        """Return whether a request must fit with all of its known tokens.
+        """Tell whether a request must fit with all of its known tokens.
 
         It must if it, or one that runs and is half computed, was preempted too often since
         its last output: else they might take each other's blocks for ever.

@@ -103,7 +103,7 @@ class Yielding:
         }
 
     def _fills_any(self, request: Request, block_ids: set[int]) -> bool:
-        """Return whether the tokens that this plan grants a request fill one of some blocks."""
+        """Tell whether the tokens that this plan grants a request fill one of some blocks."""
         state, size = self._state, self._state.limits.block_size
         start = request.num_computed_tokens
         filled = range(

@@ -108,7 +108,7 @@ def _counts(state: State) -> dict[str, int]:
         "queued requests": room.num_in_queue,
         "parked requests": room.num_parked,
         "landing requests": room.num_landing,
-        "keys that nobody waits for": len(room._by_key),
+        "keys that no request waits for": len(room._by_key),
         "waiting prompt tokens": room.num_prompt_tokens,
         "running requests outside steady decode": len(state.steady.others),
         "requests in steady decode": len(state.steady),

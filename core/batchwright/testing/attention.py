@@ -242,8 +242,8 @@ class _Check:
         for index, shape in enumerate(self.case.requests):
             if shape.computed:
                 self._step([index], [Shape(0, shape.computed)])
-        everybody = list(range(len(self.case.requests)))
-        queries, outputs = self._step(everybody, self.case.requests)
+        all_of_them = list(range(len(self.case.requests)))
+        queries, outputs = self._step(all_of_them, self.case.requests)
         for layer in self.layers:
             start = 0
             for index, shape in enumerate(self.case.requests):

@@ -1,4 +1,4 @@
-"""Components that tests select: gates that obey hints, a limit that sees everybody."""
+"""Components that tests select: gates that obey hints, a limit that sees all requests."""
 
 from __future__ import annotations
 
@@ -75,5 +75,5 @@ def batchwright_register_gate() -> list[type[Gate]]:
 
 @hookimpl
 def batchwright_register_limit() -> list[type[Limit]]:
-    """Offer the limit that sees everybody."""
+    """Offer the limit that sees all requests."""
     return [VisitEveryone]

@@ -11,7 +11,7 @@ from batchwright.exceptions import InvariantError
 class PagedMemory:
     """``num_blocks`` blocks of ``block_size`` words, addressed through block tables.
 
-    A word of 0 is an empty slot. Block 0 is the null block: nobody may write there.
+    A word of 0 is an empty slot. Block 0 is the null block: nothing may be written there.
     """
 
     def __init__(self, num_blocks: int, block_size: int) -> None:

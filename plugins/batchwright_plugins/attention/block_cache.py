@@ -17,7 +17,7 @@ __all__ = ["BlockCache"]
 class BlockCache:
     """Keys and values of all layers, ``[num_blocks, block_size, num_kv_heads, head_size]``.
 
-    It begins as zeros: kernels that multiply what nobody sees by a weight of zero must
+    It begins as zeros: kernels that multiply what no query sees by a weight of zero must
     find numbers there, and fresh memory may hold NaN.
 
     Attributes:

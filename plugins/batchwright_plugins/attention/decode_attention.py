@@ -38,7 +38,7 @@ class DecodeAttention:
     Args:
         spec: The model's attention.
         cache: Where keys and values are.
-        keeper: Keeps what is gathered; None: nobody does.
+        keeper: Keeps what is gathered; None: nothing is kept.
     """
 
     def __init__(self, spec: AttentionSpec, cache: PagedCache, keeper: KeptGroups | None) -> None:

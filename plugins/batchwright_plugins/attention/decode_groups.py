@@ -74,7 +74,7 @@ def decode_groups(
 
     Args:
         layout: Of the step.
-        keeper: Keeps what is gathered; None: nobody does.
+        keeper: Keeps what is gathered; None: nothing is kept.
         chunk_tokens: Most tokens that a group gathers (one request may exceed it).
     """
     groups = _Groups(layout, keeper if layout.window is None else None)

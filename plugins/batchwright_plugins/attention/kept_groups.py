@@ -46,8 +46,8 @@ class _Seen:
     ) -> bool:
         """Whether a group is this one, a token later.
 
-        Blocks that were full or begun are the same, and so is what lies in them: whoever
-        writes to a block owns it.
+        Blocks that were full or begun are the same, and so is what lies in them: a request
+        that writes to a block owns it.
         """
         if len(lens) != len(self.lens) or num_shared != self.num_shared:
             return False
@@ -63,7 +63,7 @@ class KeptGroups:
     Gathering is most of the work of attention over short contexts. Requests that decode
     together in one step mostly do so in the next: then only their new tokens are added.
     A group is kept from the second step on in which it is seen, as far as memory goes;
-    when somebody joins, leaves or begins a block that no other one has, it is gathered
+    when a request joins, leaves or begins a block that no other one has, it is gathered
     anew.
 
     Args:
@@ -92,7 +92,7 @@ class KeptGroups:
     ) -> Kept | None:
         """See a group of the step.
 
-        It is known again by the block of its first request's last token: nobody else
+        It is known again by the block of its first request's last token: no other one
         has written there.
 
         Args:

@@ -120,7 +120,7 @@ class PagedCache:
         return keys, values
 
     def gather_into(self, layer: int, rows: torch.Tensor, room: torch.Tensor) -> None:
-        """Copy blocks next to each other into somebody's room, as many tokens as it has."""
+        """Copy blocks next to each other into a caller's room, as many tokens as it has."""
         torch.index_select(self._layers[layer], 0, rows, out=room.view(len(rows), -1))
 
     def copy_blocks(self, copies: Sequence[BlockCopy]) -> None:

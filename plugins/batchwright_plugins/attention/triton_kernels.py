@@ -100,7 +100,7 @@ def attend_tiles(
         at = n + tl.arange(0, COLUMNS)
         is_key = (at >= begin) & (at < high)
         cell = _cells(blocks, at, is_key, kv_head, dims, NUM_KV_HEADS, HEAD_SIZE, BLOCK_SIZE)
-        # Zeros where nobody looks: what lies in an unused slot may be NaN.
+        # Zeros where no query looks: what lies in an unused slot may be NaN.
         is_cell = is_key[:, None] & (dims < HEAD_SIZE)[None, :]
         k = tl.load(keys + cell, mask=is_cell, other=0.0)
         score = _scores(q, k, at, is_key, past + place, scale, softcap, window, WINDOWED, CAPPED)
@@ -123,7 +123,7 @@ def _lengths(query_start_loc, seq_lens, request):
 def _part(position, end, window, split, num_splits, COLUMNS: tl.constexpr, WINDOWED: tl.constexpr):
     """What a tile's queries see together begins where, and this part of it, from and to.
 
-    Parts are whole columns, so that the first may begin with keys that nobody sees.
+    Parts are whole columns, so that the first may begin with keys that no query sees.
     """
     begin = 0
     if WINDOWED:

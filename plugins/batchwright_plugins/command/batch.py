@@ -67,7 +67,7 @@ class Batch:
 
     @property
     def is_complete(self) -> bool:
-        """Return whether every prompt has a result."""
+        """True if every prompt has a result."""
         return self.num_finished == len(self.prompts)
 
     @property

@@ -74,5 +74,5 @@ class Decision:
 def _listed(items: Any) -> str:
     found = list(items)
     rest = len(found) - _SHOWN
-    shown = ", ".join(found[:_SHOWN]) or "nobody"
+    shown = ", ".join(found[:_SHOWN]) or "none"
     return f"{shown} and {rest} more" if rest > 0 else shown

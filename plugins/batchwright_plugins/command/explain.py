@@ -42,7 +42,7 @@ class ExplainCommand(Command):
     help="A decision log, as the observer decision-log writes it.",
 )
 def _explain(request_id: str | None, path: Path, *, waiting: bool) -> None:
-    """Tell the story of REQUEST: waited from when, why, behind whom; grants; preemptions; end."""
+    """Tell the story of REQUEST: when, why, behind which it waited; grants; preemptions; end."""
     if waiting == (request_id is not None):
         raise click.UsageError("give either REQUEST or --waiting")
     lines = _waiting(path) if request_id is None else _story(path, request_id)

@@ -38,7 +38,7 @@ def instrumented(
 
     Args:
         config: The configuration; observers that it lists are left as they are.
-        is_terminal: Whether there is somebody to show progress to.
+        is_terminal: Whether there is a terminal to show progress on.
         files: Observers that write a file, and which, by name.
         clock: What time it is; None: the machine's.
         plugins: What is offered; None discovers it.

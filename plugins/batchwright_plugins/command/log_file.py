@@ -29,7 +29,7 @@ def follow_log(path: Path) -> Iterator[DecisionTrail]:
 
 
 def header_of(path: Path) -> dict[str, Any]:
-    """The first line of a log; the others are read later.
+    """Read the first line of a log, which is read on later.
 
     Raises:
         ConfigError: It cannot be read, or is no decision log; says why.
@@ -52,7 +52,7 @@ def log_lines(path: Path) -> Iterator[str]:
 
 
 def damaged(path: Path, line: int, problem: str) -> ConfigError:
-    """Return the error for a line that does not go with those before it."""
+    """Return the error to raise for a line that does not go with those before it."""
     text = f"does not go with the lines before it ({problem}); the log is damaged"
     return ConfigError(text, source=f"{path}:{line}")
 

@@ -147,7 +147,7 @@ class Staged:
         self._replaces = any(file.is_file() for file in files)
 
     def part(self, file: Path) -> Path:
-        """Return the path that is written; a device or a FIFO is written itself."""
+        """Return the path that a file is written to; a device or a FIFO is written itself."""
         if not self._replaces or is_stream(file):
             return file
         target = target_of(file)

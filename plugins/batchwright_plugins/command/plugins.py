@@ -157,7 +157,7 @@ def _details(registration: Registration, host: str | None) -> Iterator[str]:
 
 
 def _lacking(registration: Registration, host: str | None) -> Iterator[str]:
-    """Return what a host does not honour exactly."""
+    """Yield what a host does not honour exactly."""
     for name, support in _support(registration, host).items() if host else ():
         if support["why"]:
             yield f"{name}: {support['level']}, {support['why']}"

@@ -29,7 +29,7 @@ with when it is called, what it may answer, and its cost class:
 - **event**: when something happens to a request; never for a decode.
 - **step**: once a step.
 - **candidate**: for each request that a scan looks at.
-- **shortage**: when somebody gets less than it owes.
+- **shortage**: when a request gets less than it owes.
 
 `batchwright.testing.conformance` has a class for each kind that checks all this.
 """

@@ -24,7 +24,7 @@ UNFINISHED: Final = "unfinished"
 _FIELDS: Final = 3
 """What a log says at least of a request's end, if it can be replayed."""
 STOP_TOKEN: Final = "stop_token:"
-"""The beginning of the detail of an end by a stop token."""
+"""Beginning of the detail of an end by a stop token."""
 _DIGITS: Final = 10
 _PIPELINE: Final = 8
 """Steps that may be in flight at once, as far as ends are told apart."""

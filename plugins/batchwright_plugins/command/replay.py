@@ -111,7 +111,7 @@ def _replay(
         staged.is_whole = run.drive.signal is None
     console = Console(highlight=False)
     if not console.is_terminal:
-        console.width = 120  # whoever reads a pipe wraps lines as he likes
+        console.width = 120  # programs that read a pipe wrap lines as they like
     print_replay(console, run, changes, show)
     click.echo(f"{log} and {log.with_suffix('.csv').name}, in {run.seconds:.1f} s", err=True)
     if run.drive.signal is not None:

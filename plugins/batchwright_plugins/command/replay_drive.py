@@ -39,8 +39,8 @@ class ReplayDrive:
     """Repeats what came from outside.
 
     As long as the run is as recorded it comes between the steps between which it came;
-    after that, when the clock says so. If requests had not ended when the log did, nobody
-    knows when they would have: the run ends at the same time.
+    after that, when the clock says so. If requests had not ended when the log did, it is
+    not known when they would have: the run ends at the same time.
 
     Args:
         engine: Built for a replay.

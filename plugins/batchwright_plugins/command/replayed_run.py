@@ -122,7 +122,7 @@ class ReplayedRun:
         """Repeat it.
 
         Raises:
-            ClickException: It differs from the recorded run before it may, or nobody knows
+            ClickException: It differs from the recorded run before it may, or it is not known
                 how long steps take that differ.
             ConfigError: The configuration that is recorded cannot be used.
             PluginError: A component cannot be had, or failed too often in a row.

@@ -41,7 +41,7 @@ _WIDTH = 23  # of the column of names
 
 
 def start_lines(engine: Engine, num_prompts: int) -> Iterator[str]:
-    """Say what runs: the model and where, the pool, who decides."""
+    """Say what runs: the model and its place, the pool, the components that decide."""
     model = engine.model
     yield "; ".join([model.name, *model.notes])
     yield f"{num_prompts} prompts, {sizes(engine)}"
@@ -82,7 +82,7 @@ def print_report(
 ) -> None:
     """Print the figures of a batch, what observers say, and its first answers."""
     print_figures(console, _rows(batch, summaries or {}))
-    # Who reads a pipe wraps lines as it likes.
+    # Programs that read a pipe wrap lines as they like.
     is_piped = not console.is_terminal
     for index in sorted(batch.answers):
         question, answer = batch.prompts[index], batch.answers[index]
@@ -164,7 +164,7 @@ def ends_row(reasons: Counter[str], total: int) -> tuple[str, str]:
 
 
 def faults_rows(engine: Engine) -> Iterator[tuple[str, str]]:
-    """Say how often components misbehaved; nothing if none did."""
+    """Yield the number of faults of components; nothing if there are none."""
     number = engine.scheduler.num_component_faults
     if number:
         where = ", ".join(f"{n} in {place}" for place, n in engine.scheduler.fault_counts.items())

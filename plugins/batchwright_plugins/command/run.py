@@ -56,7 +56,7 @@ def _run(file: Path, prompts: Path | None, output: Path | None, overrides: tuple
     Results are kept as they come: an interrupted run has those that were finished. If the
     file of results is there already, they stay in FILE.part. The exit code is 1 if no prompt
     was answered or one ended in an error (those that were refused are named in the table), 2
-    if the input is wrong, 130 after Ctrl-C.
+    if the input is wrong, 130 after Ctrl-C, 143 after SIGTERM.
     """
     from batchwright.config import load_config
     from batchwright_plugins.command.batch import ERROR

@@ -36,7 +36,7 @@ def interrupt(number: int, _frame: FrameType | None = None) -> NoReturn:
 def catching(handler: Callable[[int, FrameType | None], Any]) -> Iterator[None]:
     """Have SIGINT and SIGTERM handled meanwhile.
 
-    Where this is not the main thread, whoever runs us gets the signals.
+    Where this is not the main thread, the program around gets the signals.
     """
     try:
         before = {number: signal.signal(number, handler) for number in _SIGNALS}

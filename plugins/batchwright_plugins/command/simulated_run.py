@@ -225,7 +225,7 @@ def find_oracles(config: Config, engine: Engine) -> list[str]:
 
 
 def _teller(notices: Console | None) -> Callable[[str], object]:
-    """Return what prints a line as it is, or nothing."""
+    """Return a function that prints a line as it is, or does nothing."""
     if notices is None:
         return lambda _: None
     return partial(notices.print, markup=False, soft_wrap=True)

@@ -31,7 +31,7 @@ class Span:
         kind: One of ``KINDS``.
         begin: When it began (seconds).
         end: When it ended (seconds); None while it goes on.
-        reason: Why it waits; for whom it was preempted; empty where nothing is to say.
+        reason: Why it waits; the request that preempted it; empty where nothing is to say.
         num_tokens: Tokens granted in it.
         step: The step in which it began; None: between steps.
     """

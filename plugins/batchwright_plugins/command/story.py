@@ -109,12 +109,12 @@ class Story:
     def _yield(self, step: int, needy: str | None) -> None:
         self._close()
         if needy is None:
-            whom = "gives up its blocks: its policy wants it, or it was paused and they ran out"
+            text = "gives up its blocks: its policy wants it, or it was paused and they ran out"
         elif needy == self.request_id:
-            whom = "gives up its blocks: there is none for its own next tokens"
+            text = "gives up its blocks: there is none for its own next tokens"
         else:
-            whom = f"gives up its blocks: request {needy!r} needs some"
-        self._say(step, whom)
+            text = f"gives up its blocks: request {needy!r} needs some"
+        self._say(step, text)
         self._paused = False
 
     def _wait(self, step: int, why: str) -> None:

@@ -56,7 +56,7 @@ def _rouse(words: Any, wanted: int) -> int:
 
 @compiled
 def _lead(words: Any, function: int, arguments: Any, total: int) -> None:
-    """Do a job, with whoever is awake."""
+    """Do a job, with the threads that are awake."""
     words[_FUNCTION] = function
     words[_ARGUMENTS] = arguments.ctypes.data
     words[_TOTAL] = total
@@ -90,8 +90,8 @@ class Team:
 
     A job is divided into more parts than there are threads, and each thread takes the
     next one when it is done with another: one that is kept from running, or still has to
-    wake, is not waited for, the others do its share. A thread without work looks for some
-    for tens of microseconds, letting everybody else have the core meanwhile, and then
+    wake, is not waited for, the others do its share. An idle thread polls for work
+    for tens of microseconds, yielding the core between polls, and then
     sleeps. OpenMP's either sleep at once, and take longer to wake than most operations
     of a small model do, or keep the core from others.
 

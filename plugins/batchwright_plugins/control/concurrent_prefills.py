@@ -32,7 +32,7 @@ class ConcurrentPrefills(PrefillTracker):
     vLLM's ``max_num_partial_prefills``. A request that returns after a preemption counts
     until it has computed again what it had.
 
-    Starves nobody: a prompt in computation is granted tokens at every step. O(1) a step.
+    Starves no request: a prompt in computation is granted tokens at every step. O(1) a step.
     """
 
     name = "concurrent-prefills"

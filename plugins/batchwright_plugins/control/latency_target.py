@@ -36,12 +36,12 @@ class LatencyTarget(PrefillTracker):
     in it, ends within ``target``: small chunks while many decode behind long contexts,
     large ones while few do, where a fixed chunk is right for one load only. Dynamic
     chunking, as in Niyama (Goel et al. 2025) and Sarathi-Serve (Agrawal et al. 2024,
-    section 4.3, which profiles for one size). Nothing is capped while nobody decodes.
+    section 4.3, which profiles for one size). Nothing is capped while no request decodes.
 
     The contexts of decodes are taken for the tokens of all KV blocks in use, and that of
     the prompts for the longest of those being computed: both are upper bounds, and cost
     O(prompts in computation) a step. Held on average as well as ``scheduler.estimator``
-    estimates. Starves nobody: ``minimum`` tokens are granted in any case, so the target is
+    estimates. Starves no request: ``minimum`` tokens are granted in any case, so the target is
     missed where decodes alone take longer.
     """
 

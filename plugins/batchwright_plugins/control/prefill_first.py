@@ -37,7 +37,7 @@ class PrefillFirst(PrefillTracker):
     ``decode-first`` is the other one. In a step in which no prompt gets any tokens, for want
     of blocks or seats, decodes do not wait. While they wait, drafts of theirs are dropped.
 
-    Starves nobody: a step that decodes comes after ``max_steps`` others. O(1) a step.
+    Starves no request: a step that decodes comes after ``max_steps`` others. O(1) a step.
     """
 
     name = "prefill-first"

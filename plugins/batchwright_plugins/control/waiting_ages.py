@@ -27,7 +27,7 @@ class WaitingAges(Control):
 
     @property
     def earliest_arrival(self) -> float | None:
-        """Seconds on the clock; None if nobody waits."""
+        """Seconds on the clock; None if no request waits."""
         oldest = self._ages.peek()
         return None if oldest is None else oldest.arrival_time
 

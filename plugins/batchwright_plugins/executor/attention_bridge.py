@@ -1,4 +1,4 @@
-"""Leads the attention of a transformers model to whoever computes it.
+"""Leads the attention of a transformers model to the backend that computes it.
 
 transformers looks the attention function up by name and hands it what the caller of
 the model passed along: that is how the function below learns where to turn, with no

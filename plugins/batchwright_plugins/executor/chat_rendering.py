@@ -10,7 +10,7 @@ from batchwright.exceptions import ModelError
 __all__ = ["render_chat", "special_tokens"]
 
 _END: Final = "\u2063final message ends here\u2063"
-"""Text that no message holds: it marks where the last one ends among the template's own text."""
+"""Text that no message holds: it marks the last one's end among the template's own text."""
 
 
 class Render(Protocol):

@@ -26,7 +26,7 @@ def physical_cores() -> int:
 def quiet_openmp() -> bool:
     """Let OpenMP threads soon sleep while they wait; say whether it still takes effect.
 
-    Threads that spin between two operations take the cores from whoever has work
+    Threads that spin between two operations take the cores from threads that have work
     to do; those that sleep at once have to be woken for every operation. GNU's OpenMP
     (torch from PyPI) looks a thousand times first, which takes some microseconds.
     OpenMP reads these variables once, when torch is imported.

@@ -26,7 +26,7 @@ from .weight_check import StoredWeight, check_shapes, contradiction, llama_weigh
 __all__ = ["DTYPES", "load_directly"]
 
 DTYPES = ("float32", "bfloat16", "float16")
-"""Return the type that weights are computed in."""
+"""Data types that weights can be computed in."""
 
 
 def load_directly(

@@ -73,7 +73,7 @@ def prepare(name: str) -> Path:
 def _source(name: str) -> tuple[Path, dict[str, Any]]:
     """The GGUF file in the installed package, and what tells it from another.
 
-    The package is not imported: its module needs packages that nobody has to have.
+    The package is not imported: its module needs packages that need not be installed.
     """
     try:
         distribution = metadata.distribution(_DISTRIBUTION)

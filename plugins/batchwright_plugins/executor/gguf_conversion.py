@@ -76,7 +76,7 @@ def _has_head(reader: Any) -> bool:
 
 
 def _config(fields: dict[str, Any], *, tied: bool) -> dict[str, Any]:
-    """Return what config.json holds."""
+    """Return the contents of config.json."""
     heads = fields["llama.attention.head_count"]
     return {
         "architectures": ["LlamaForCausalLM"],

@@ -62,7 +62,7 @@ class KnownLengths:
         return None if found is None else found[0]
 
     def answer(self, request_id: str) -> tuple[int, int]:
-        """Length and token of an answer; one that nobody expected never ends by itself."""
+        """Length and token of an answer; one that was not expected never ends by itself."""
         found = self._by_id.get(request_id)
         return found or (0, 1 + crc32(request_id.encode()) % (_VOCAB_SIZE - 1))
 

@@ -25,12 +25,12 @@ class PeakMemory(Gate):
     descending remaining length, the batch holds ``sum of the first i lengths so far + i *
     (remaining length of the i-th - 1)`` tokens before the end of the i-th; the peak is the
     largest of these (Past-Future scheduler, Gong et al. 2025). A prompt that takes more than
-    this step falls behind the others, nobody knows how far: it counts to the last end,
+    this step falls behind the others, by an unknown length: it counts to the last end,
     growing as they do. Each request counts a partial block; blocks shared by a prefix are
     counted for each sharer. Blocks are ever short only where ``scheduler.predictor`` was too
     low; under ``max-tokens`` never, at the price of a small batch. What runs alone is admitted.
 
-    Starves nobody that others do not starve: it stops at the head of the queue.
+    Starves no request that others do not starve: it stops at the head of the queue.
     O(running log running) a candidate, and running times the prompts in computation.
     """
 

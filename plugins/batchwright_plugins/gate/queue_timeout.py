@@ -45,7 +45,7 @@ class QueueTimeout(Gate):
 
     The tightest bound counts of three: ``seconds``, ``classes[slo_class]``, and the
     request's own, ``hints = {"queue_timeout": seconds}``. A request that was admitted once
-    is never ended, though it waits again after a preemption. Whoever gives up waiting
+    is never ended, though it waits again after a preemption. A request that gives up waiting
     costs the others nothing more: the bound holds for requests deep in the queue and for
     parked ones too, by one alarm a request, O(log n). Time counts from when it was added.
     """

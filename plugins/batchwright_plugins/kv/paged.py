@@ -26,7 +26,7 @@ class PagedKV(KVManager):
     A full block is identified by the hash chain over all tokens up to its end and by
     what else its content depends on (cache salt, adapter, images). It is published
     when the step that fills it is planned, so that a request later in the same step
-    can share it. A block that nobody uses is free and still findable, until it is
+    can share it. A block that no request uses is free and still findable, until it is
     taken for something else.
 
     Block 0 is reserved: padded block tables point to it. Ends return a request's last

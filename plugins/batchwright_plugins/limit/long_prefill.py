@@ -31,7 +31,7 @@ class LongPrefill(Limit):
     """Grants a long prompt at most ``threshold`` tokens a step.
 
     It is ignored while there is a single request in the system, which then would wait
-    for nobody (running, waiting and parked ones count). The adaptive variant raises
+    for none (running, waiting and parked ones count). The adaptive variant raises
     the threshold to ``max_num_batched_tokens // requests``, so that no budget is left
     over for want of takers. vLLM's ``long_prefill_token_threshold``.
     """

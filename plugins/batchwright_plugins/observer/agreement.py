@@ -21,7 +21,7 @@ class Agreement:
         step: The first of them.
         time: When it began (seconds).
         num_steps: How many.
-        num_choices: Steps in which the queue was looked at: somebody was admitted or held up.
+        num_choices: Steps in which the queue was looked at: one was admitted or held up.
         num_same_choices: Those of them in which the other one would have looked at the same.
         num_admitted: Requests that were admitted.
         num_same_admitted: Those of them that the other one would have been looking at, too.
@@ -29,7 +29,7 @@ class Agreement:
         num_same_grants: Those of them in which the other one would have granted the same.
         num_orders: Times that orders of waiting requests were compared.
         sum_tau: Kendall's tau of those orders, summed.
-        num_yields: Steps in which the other one would have had somebody yield.
+        num_yields: Steps in which the other one would have had a request yield.
     """
 
     step: int

@@ -20,9 +20,9 @@ _MOST_TOKENS: Final = 10_000_000
 _MOST_SECONDS: Final = 1e12
 _MOST_STEPS: Final = 1 << 53
 _END: Final = 2
-"""The least that a line says of a request's end."""
+"""Fewest entries of a request's end in a line."""
 _BEGIN: Final = 3
-"""The same of its begin."""
+"""Fewest entries of its begin."""
 _TEXTS: Final = ("client", "group", "slo_class", "cache_salt", "adapter")
 _CONTENTS: Final = re.compile(r"(?:[A-Za-z0-9+/]{8})*+")
 

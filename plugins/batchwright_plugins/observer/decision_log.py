@@ -61,10 +61,10 @@ class DecisionLog(Observer):
       running requests but those in ``grants`` and in ``left_out``
     - ``blocks``: by carried request, new blocks
     - ``left_out``: running requests that were granted nothing
-    - ``preempted``: by request, for whom it had to yield
+    - ``preempted``: by request, the one that needed its blocks
     - ``waits``: by request, why it waits, where that changed; empty: in the queue again
     - ``stop``: ``[request or null, why]``: where the scan of waiting requests ended, if
-      that changed; null: nobody was held back. Requests without a reason of their own
+        that changed; null: none was held back. Requests without a reason of their own
       wait behind it.
     - ``running``, ``waiting``, ``parked`` (of those waiting), ``free`` (blocks)
 

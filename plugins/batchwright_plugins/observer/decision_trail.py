@@ -45,7 +45,7 @@ class DecisionTrail:
         grants: Tokens that the last step granted, by request.
         owed: Tokens that those owed which the last step visited, by request.
         admitted: By request that the last step admitted, tokens that were there.
-        preempted: By request that the last step took blocks from, for whom (or None).
+        preempted: By request that lost blocks in the last step, the one that needed them (or None).
         added: By request that the last line added, prompt tokens, most output tokens,
             and time of arrival.
         fields: By request that the last line added, what else it says of it.

@@ -52,11 +52,11 @@ class Shadow(Observer):
     It hears of the same requests, keeps a queue, accounts, marks, alarms and estimates of its
     own, and is asked with the same state:
 
-    - *choices*: whom it would have looked at, as many as the run's policy did (those it
-      admitted, and the one it was held up by; whom a gate passed over is left out)
+    - *choices*: requests that it would have looked at, as many as the run's policy did (those
+      it admitted, and the one it was held up by; those that a gate passed over are left out)
     - *grants*: whose tokens it would have cut in a step that had not enough for all that ran
     - *order*: Kendall's tau between both orders of the first ``depth`` waiting requests
-    - *yields*: steps in which it would have had somebody pause or release
+    - *yields*: steps in which it would have had a request pause or release
 
     The run goes its own way: what the shadow would have done then is not played on; for that
     there is ``batchwright replay``. If it fails, it is left out from there on, with a warning.
@@ -180,7 +180,7 @@ class Shadow(Observer):
         part.num_same_admitted += sum(request.request_id in own for request in admitted)
 
     def _own_choice(self, count: int, admitted: set[str]) -> dict[str, None]:
-        """Whom it would have looked at: as long as those are admitted, it knows of each."""
+        """Requests that it would have looked at: it knows of each while those are admitted."""
         own: dict[str, None] = {}
         while len(own) < count:
             head = next(iter(self._try(self._policy.queue, "first", 1) or ()), None)
@@ -224,7 +224,7 @@ class Shadow(Observer):
         return running if self._failure else sorted(running, key=lambda r: keys[r.request_id])
 
     def _compare_wishes(self, part: Agreement, record: StepRecord) -> None:
-        """What it would do next: whom it would have yield, and in what order others wait."""
+        """Compare the next step: requests that it would have yield, and the order of others."""
         policy, view = self._policy, record.view
         if overrides(policy, "yield_running") and view.num_waiting and not self._failure:
             part.num_yields += bool(self._try(policy, "yield_running", view, as_list=True))

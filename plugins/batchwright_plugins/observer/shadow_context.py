@@ -64,13 +64,13 @@ class ShadowContext(Context):
         heapq.heappush(self._alarms, (time, next(self._order), payload))
 
     def end(self, request: RequestView, reason: str) -> None:
-        """Nobody ends by it."""
+        """Do nothing: no request ends by it."""
 
     def release(self, key: str) -> None:
-        """Nobody hears it."""
+        """Do nothing: no request waits for a key of it."""
 
     def notify(self, key: str) -> None:
-        """Nobody hears it."""
+        """Do nothing: no request waits for a key of it."""
 
     # Its host's side.
     def open_account(self, request: RequestView, key: Hashable) -> None:

@@ -58,13 +58,13 @@ class Dlpm(CacheAwarePolicy):
 
     Every client gets a quantum of service; among those that have some of it left, the
     request with most tokens cached goes first; when all that wait have used theirs up,
-    everybody gets another one. Counted as in ``fair``: a client has used up
+    all get another one. Counted as in ``fair``: a client has used up
     ``floor(counter / quantum)`` quanta, and who has used up fewest is eligible. Cao et al.
     2025, "Locality-aware Fair Scheduling in LLM Serving" (DLPM), where the
     difference of two clients that both wait is bounded by what it is in ``fair`` plus a
     quantum or two. A small quantum makes it ``fair``, a large one ``lpm``.
 
-    Starves nobody beyond a client's own requests: within a client, those without cached
+    Starves no request beyond a client's own: within a client, those without cached
     tokens wait while others of it have some, until its queue is empty. O(log waiting), and
     for an admission what ``lpm`` costs.
     """

@@ -20,14 +20,14 @@ class Fair(SchedulingPolicy):
     A client's counter is ``(input_weight * prompt tokens + output_weight * output tokens) /
     weight``, without cached tokens; a prompt counts from its admission on. Within a client,
     first come, first served. A client that comes back
-    is lifted to the least counter of those that wait (or, if nobody waits, to that of the
+    is lifted to the least counter of those that wait (or, if none waits, to that of the
     client that was admitted last), so that being away saves no credit. Sheng et al. 2024,
     "Fairness in Serving Large Language Models", algorithm 2: the counters of two clients
     that both have requests waiting never differ by more than ``2 * max(input_weight *
     longest prompt, output_weight * tokens of a batch)`` (theorem 4.4), whatever one sends.
 
-    Requests without a client share an account. Starves nobody: a client waits for at most
-    that much service of each other one; within a client nobody is passed. Work-conserving.
+    Requests without a client share an account. Starves no client: each waits for at most
+    that much service of each other one; within a client no request is passed. Work-conserving.
     O(log clients), whatever waits.
     """
 

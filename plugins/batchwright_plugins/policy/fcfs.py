@@ -18,7 +18,7 @@ class Fcfs(SchedulingPolicy):
 
     A preempted request goes to the front of the queue; of several, the one that was
     preempted last stands first, which is the order in which they had been admitted.
-    Starves nobody. All operations O(log n). Decides as vLLM V1's ``fcfs`` does.
+    Starves no request. All operations O(log n). Decides as vLLM V1's ``fcfs`` does.
     """
 
     name = "fcfs"

@@ -39,7 +39,7 @@ class HitWatch:
     A hit grows when the next block of the request's prefix is computed; that is done by a
     request that begins with the same tokens. So each waiting request is listed under its
     prefix up to the end of that block, and who computes a prefix wakes those listed under
-    it. A hit that shrinks, since blocks were evicted, is found when somebody looks.
+    it. A hit that shrinks, since blocks were evicted, is found at the next look.
 
     Waking costs a hash over the prompt that is computed, and a look (two look-ups) for each
     of those woken; at most 64 at a time, those that waited longest, since each of them

@@ -48,7 +48,7 @@ class Lpm(CacheAwarePolicy):
     place it. Hits are kept current for all that wait, not for a first few: see
     ``policy/hit_watch.py``.
 
-    Starves whoever shares no prefix while those that do keep coming; ``max_wait`` bounds
+    Starves requests that share no prefix while those that do keep coming; ``max_wait`` bounds
     how long one waits before it is next. O(log waiting), and for an admission the hash of
     its prompt and a look at each of up to 64 requests that it makes more cached.
     """

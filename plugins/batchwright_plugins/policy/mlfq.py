@@ -44,12 +44,12 @@ class Mlfq(PausingPolicy):
     Level i has a quantum of ``quantum * 2**i`` tokens. A request joins the first level
     whose quantum its prompt fits into, skipping those above; when it has computed that
     level's quantum of tokens it goes to the end of the next level, in the middle of its
-    decode (a mark tells, no step asks), and pauses while somebody above it waits for a
+    decode (a mark tells, no step asks), and pauses while a request above it waits for a
     seat. FastServe (Wu et al. 2023, section 4.1), with tokens for time.
 
     Starves long requests while short ones keep coming; ``max_wait`` bounds how long one
     waits before it is next (FastServe's promotion). O(log waiting); O(running) in a step
-    in which somebody may have to pause.
+    in which a request may have to pause.
     """
 
     name = "mlfq"

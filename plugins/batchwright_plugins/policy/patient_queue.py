@@ -1,4 +1,4 @@
-"""A queue in which nobody waits longer than a bound before it is next."""
+"""A queue in which no request waits longer than a bound before it is next."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["PatientQueue"]
 
 
 class PatientQueue(KeyedQueue):
-    """Smallest key first, but whoever has waited too long before all others.
+    """Smallest key first, but requests that have waited too long before all others.
 
     Those are served in the order in which they began to wait; a request that was put
     aside for a moment has waited on. Time is read once a step. All operations O(log n).

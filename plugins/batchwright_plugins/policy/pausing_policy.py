@@ -26,8 +26,8 @@ class PausingPolicy(SchedulingPolicy):
     seat, the second worst to the second best, and so on while the one that waits is
     strictly better. Who has yielded ``scheduler.max_displacements`` times stays.
 
-    An upper bound of the keys that run tells in O(log waiting) that nobody has to
-    pause; only when somebody may, all that run are looked at, O(running). So a key of a
+    An upper bound of the keys that run tells in O(log waiting) that no request has to
+    pause; only when one may, all that run are looked at, O(running). So a key of a
     running request that grows must be told with ``has_worsened``. Keys are compared with
     one another as they are: all of them numbers, or all of them tuples.
     """

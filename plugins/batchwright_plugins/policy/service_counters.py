@@ -69,7 +69,7 @@ class ServiceCounters:
     def arrive(self, request: RequestView, queue: WaitingQueue) -> None:
         """Lift the client of a request that was just queued, if it had none waiting.
 
-        To the least of those that wait, which is the head's, or if nobody does to that of
+        To the least of those that wait, which is the head's, or if none does to that of
         the client that was admitted last: being away saves no credit.
         """
         if request not in queue:  # it is parked

@@ -41,7 +41,7 @@ class Session(SchedulingPolicy):
     """The next request of a group (a conversation, a program) goes first while it is warm.
 
     A group is warm for ``warm_time`` after a request of it was admitted or ended: its next
-    turn then finds the KV of those before it, which somebody else would evict. Those of it
+    turn then finds the KV of those before it, which others would evict. Those of it
     that wait already are warm from then on as well, and an alarm tells when one that still
     waits has cooled. Of warm requests, and of the others, first come, first served. Least
     recently used prefixes go first from the cache, so what was used last is what is left to

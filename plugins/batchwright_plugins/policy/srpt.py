@@ -36,7 +36,7 @@ class Srpt(PausingPolicy):
 
     The key is ``predicted output tokens - output tokens so far``, never below 0; ties
     fall to arrival. While a shorter one waits for a seat, the longest running request
-    pauses: it keeps its blocks, and gives them up only when somebody lacks them. SRPT has
+    pauses: it keeps its blocks, and gives them up only when another one lacks them. SRPT has
     the least mean completion time of all orders on one server (Schrage 1968); for LLM
     serving with predicted lengths see "Efficient LLM Scheduling by Learning to Rank" (Fu
     et al. 2024) and TRAIL (Shahout et al. 2024), which also bounds how often a request is
@@ -45,7 +45,7 @@ class Srpt(PausingPolicy):
 
     Starves long requests while shorter ones keep coming; ``max_wait`` bounds how long one
     waits before it is next, at each time that it has to wait. O(log waiting); O(running)
-    in a step in which somebody may have to pause.
+    in a step in which a request may have to pause.
     """
 
     name = "srpt"

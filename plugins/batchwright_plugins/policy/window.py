@@ -58,16 +58,16 @@ class Window(SchedulingPolicy):
     """The best-scored of the first ``window`` requests in order of arrival.
 
     A score is the mean of scorers, each from 0 to 1, weighted by the options ``hit``,
-    ``age``, ``size`` and ``debt``; ties fall to arrival. Whoever a filter finds goes behind
-    all whom none does, so that filters decide nothing if they find everybody. The shape of
+    ``age``, ``size`` and ``debt``; ties fall to arrival. Requests that a filter finds go
+    behind all that none does, so that filters decide nothing if they find all. The shape of
     kube-scheduler's and llm-d's filters, scorers and picker, and of vLLM's RFC for
     pluggable orders.
 
-    Starves nobody with ``age > 0``: who has reached ``max_age`` is next, in order of arrival,
-    whatever other weights and filters say; with ``age = 0`` it starves who scores low.
+    Starves no request with ``age > 0``: one that has reached ``max_age`` is next, in order of
+    arrival, whatever other weights and filters say; with ``age = 0`` it starves low scores.
     Scores are asked for anew whenever the next request is wanted: O(window) scores, bounded,
     for an admission; what waits behind the window costs nothing, and a step without a free
-    seat scores nobody.
+    seat scores no request.
     """
 
     name = "window"

@@ -33,7 +33,7 @@ class Options:
 class ClassAverage(Predictor):
     """The mean output of requests of the same class that have ended by themselves.
 
-    It learns as it goes. A class that nobody is known of has the average of all; before
+    It learns as it goes. A class of which no request is known has the average of all; before
     anything has ended, a request's cap is the estimate. It never says less than is out.
     """
 

@@ -1,4 +1,4 @@
-"""True output lengths, which nobody knows outside a simulation."""
+"""True output lengths, which are not known outside a simulation."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ __all__ = ["Recompute"]
 class Recompute(Preemption):
     """Gives all KV up; on its return the request computes what is not cached any more.
 
-    Full blocks stay in the prefix cache until somebody needs them, so that a request
+    Full blocks stay in the prefix cache until another request needs them, so that a request
     that returns soon computes little. Costs nothing when it happens.
     """
 

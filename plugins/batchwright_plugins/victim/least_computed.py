@@ -18,7 +18,7 @@ class LeastComputed(Victim):
 
     With recomputation the computed tokens are the price of a preemption, so this one pays
     least, now; it may take more victims than ``most-blocks`` to get the blocks. Starves
-    nobody: who yields keeps its place in the queue, and those that run ahead of it end.
+    no request: a victim keeps its place in the queue, and those that run ahead of it end.
     O(running).
     """
 

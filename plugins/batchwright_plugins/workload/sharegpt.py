@@ -219,6 +219,6 @@ def _elements(text: str) -> Iterator[tuple[int, Any, str]]:
 
 
 def _skip(text: str, at: int) -> int:
-    """Return the position of the next letter that is no blank."""
+    """Return the place of the next letter that is no blank."""
     match = _BLANKS.match(text, at)
     return match.end() if match else at

@@ -620,7 +620,7 @@ def test_oracle_is_stamped(folder: Path) -> None:
     compare(folder, "--policy", "sjf", "--seeds", "1", "-o", "scheduler.predictor=oracle")
     (row,) = table(folder)
     assert (row["predictor"], row["oracles"]) == ("oracle", "predictor:oracle")
-    assert "Oracle: something here knows what nobody can know in service" in shown(folder)
+    assert "Oracle: something here knows what cannot be known in service" in shown(folder)
     compare(folder, "--policy", "sjf", "--seeds", "1")
     assert "Oracle" not in shown(folder)
 

@@ -361,6 +361,7 @@ def test_the_log_is_not_drawn_over(log: Path, option: str) -> None:
     (log.parent / "link").symlink_to(log)
     for output in (log, log.parent / "link"):
         result = timeline(log, option, output)
+        assert result.exit_code == 2
         assert f"{output} is the decision log, which is read" in result.output
     assert log.read_bytes() == before
 

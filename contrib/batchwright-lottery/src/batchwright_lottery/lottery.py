@@ -38,7 +38,7 @@ class Lottery(SchedulingPolicy):
     """Draws the client whose request is admitted next; within a client, first come.
 
     A client's chance is its share of the tickets of all clients that wait, so service
-    is proportional to tickets and nobody starves (Waldspurger and Weihl, OSDI 1994).
+    is proportional to tickets and none starves (Waldspurger and Weihl, OSDI 1994).
 
     The draws are made ahead, as a race: every waiting client has a clock that rings
     after an exponentially distributed time whose rate is its number of tickets. The

@@ -17,13 +17,13 @@ NUM_WAITING = 200
 
 
 class GateConformance(ServingConformance):
-    """Checks a gate: its answers and their reasons, whom it is asked about, its cost."""
+    """Checks a gate: its answers and their reasons, the requests it is asked about, its cost."""
 
     kind: ClassVar[str] = "gate"
     may_refuse: ClassVar[bool] = True
 
     def test_answers_are_verdicts_with_reasons(self) -> None:
-        """Each phase answers what it may; whoever is held back can be told why."""
+        """Each phase answers what it may; a request that is held back has a reason."""
         for seed in range(3):
             spy, scheduler = self.spied()
             self.serve(scheduler, self.arrivals(seed))
@@ -106,7 +106,7 @@ class ControlConformance(ServingConformance):
 
 
 class LimitConformance(ServingConformance):
-    """Checks a limit: its answers are grants, and it says whom it wants to see."""
+    """Checks a limit: its answers are grants, and it says which requests it wants to see."""
 
     kind: ClassVar[str] = "limit"
 

@@ -112,7 +112,7 @@ class KVConformance(ServingConformance):
         assert list(kv.audit({})) == []
 
     def test_unpublished_blocks_are_not_found_wherever_they_are(self) -> None:
-        """When the step that was to compute them failed and they are held, or free already."""
+        """Blocks whose step has failed are not found, be they held or free already."""
         kv, views = self._idle()
         view = views[0]
         for give_up_first in (True, False):
@@ -135,7 +135,7 @@ class KVConformance(ServingConformance):
         assert set(kv.lookup(view).block_ids) <= set(kv.published_blocks())
 
     def test_audit_sees_what_is_released_twice(self) -> None:
-        """Return whether prefixes are cached or not."""
+        """A double release is reported, with prefixes cached or not."""
         kv, views = self._idle()
         view = views[0]
         assert kv.allocate(view, view.num_tokens, 0) is not None
@@ -182,7 +182,7 @@ class KVConformance(ServingConformance):
         assert table[: len(hit.block_ids)] == list(hit.block_ids) or not hit.block_ids
 
     def _idle(self, **sections: Any) -> tuple[KVManager, list[RequestView]]:
-        """A manager that nobody else uses, and requests that hold nothing yet."""
+        """A manager that is not used elsewhere, and requests that hold nothing yet."""
         scheduler: Scheduler = self.scheduler(**sections)
         scheduler.pause()
         driver = self.driver(scheduler)

@@ -19,7 +19,7 @@ NUM_WAITING = 60
 
 
 class PolicyConformance(ServingConformance):
-    """Checks a policy: its keys, its queue, whom it lets yield, what it costs.
+    """Checks a policy: its keys, its queue, requests that it lets yield, its cost.
 
     Attributes:
         keeps_places: Whether a request that leaves the queue for a moment returns to its
@@ -141,13 +141,13 @@ class PolicyConformance(ServingConformance):
             assert account == policy.account(request)
 
     def test_default_victim_exists(self) -> None:
-        """What ``victim = "auto"`` chooses under it is offered by somebody."""
+        """A plugin offers what ``victim = "auto"`` chooses under it."""
         name = self.component.default_victim
         if name:
             self.plugins().find("victim", name)
 
     def test_steps_cost_nothing_for_requests_that_wait(self) -> None:
-        """While nothing changes nobody's key is asked for, however many wait."""
+        """While nothing changes no request's key is asked for, however many wait."""
         spy, scheduler = self.spied(kv={"num_blocks": 400}, scheduler={"max_num_seqs": 2})
         driver = self.driver(scheduler)
         for number in range(NUM_WAITING):

@@ -89,7 +89,7 @@ class ServingConformance(Conformance):
 
     @pytest.mark.parametrize("variant", VARIANTS)
     def test_every_request_ends_once_with_its_own_answer(self, variant: str) -> None:
-        """Whatever it decides, nobody is lost and no answer depends on it: E1 to E7."""
+        """Whatever it decides, no request is lost and no answer depends on it: E1 to E7."""
         spy, scheduler = self.spied(**VARIANTS[variant])
         self.serve(scheduler, self.arrivals(), depth=scheduler.pipeline_depth)
         assert spy.errors == []
@@ -151,7 +151,7 @@ class ServingConformance(Conformance):
                     raise
 
     def _check_ends(self, driver: Driver) -> None:
-        """Nobody ends with an error, unless it was turned away."""
+        """No request ends with an error, unless it was turned away."""
         for request in driver.requests:
             assert request.finish is not None
             if request.finish.reason == "error":

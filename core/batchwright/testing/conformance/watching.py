@@ -19,7 +19,7 @@ class ObserverConformance(ServingConformance):
     kind: ClassVar[str] = "observer"
 
     def test_decisions_are_the_same_without_it(self) -> None:
-        """Whoever watches changes nothing."""
+        """An observer changes nothing."""
         watched = self.serve(self.scheduler(), self.arrivals(2))
         alone = self.serve(self.scheduler(observer=[]), self.arrivals(2))
         assert alone.recorder.plans == watched.recorder.plans

@@ -17,7 +17,7 @@ from batchwright.testing.spy import Spy
 
 
 class VictimConformance(ServingConformance):
-    """Checks a victim: it names somebody who runs, and only when blocks run out."""
+    """Checks a victim: it names a request that runs, and only when blocks run out."""
 
     kind: ClassVar[str] = "victim"
 
@@ -52,7 +52,7 @@ class PreemptionConformance(ServingConformance):
         spy, scheduler = self.spied()
         self.serve(scheduler, self.arrivals())
         calls = spy.of("keep")
-        assert calls, "nobody was preempted: give less memory in `config`"
+        assert calls, "no request was preempted: give less memory in `config`"
         assert [call.answer for call in calls] == [0] * len(calls)
 
 
@@ -85,7 +85,7 @@ class PredictorConformance(ServingConformance):
         assert together == [one for view in views for one in predictor.output_tokens([view])]
 
     def test_it_is_asked_once_a_request(self) -> None:
-        """What it said is kept until somebody wants it anew."""
+        """An estimate is kept until it is wanted anew."""
         spy, scheduler = self.spied()
         driver = self.serve(scheduler, self.arrivals())
         asked = [request for call in spy.of("output_tokens") for request in call.arguments[0]]

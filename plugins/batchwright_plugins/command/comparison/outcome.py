@@ -58,7 +58,7 @@ class Outcome:
         notes: What else is wrong with it.
         figures: By key of ``MEASURES``; empty if it has a fault.
         by_class: Shares in time, by ``slo_class``.
-        clients: By client; empty if requests belong to nobody.
+        clients: By client; empty if requests have none.
         latencies: TTFT, TPOT and E2E of those that ended, ascending (seconds).
         series: Samples over time.
         record: What was kept of it.

@@ -143,7 +143,7 @@ def _service(request: RequestView) -> int:
 
 
 class RecorderPlugin:
-    """Offers the recorder to one simulation; nobody else finds it."""
+    """Offers the recorder to one simulation; no other one finds it."""
 
     @hookimpl
     def batchwright_register_observer(self) -> list[type[Observer]]:

@@ -15,7 +15,7 @@ class Ended:
     """A request.
 
     Args:
-        client: Whose it is; empty: nobody's.
+        client: The client that it is of; empty: of none.
         slo_class: Its class, or None.
         arrival: Seconds.
         scheduled: Seconds, of its first grant; None: never.
@@ -65,7 +65,7 @@ def _latencies(row: Mapping[str, Any]) -> dict[str, float | None]:
 def passed_over(requests: Sequence[Ended], end: float) -> Iterator[tuple[float, Ended]]:
     """How long each request waited after one that came later was admitted (seconds).
 
-    In order of arrival nobody is passed over, whatever the load: this is what a policy
+    In order of arrival no request is passed over, whatever the load: this is what a policy
     does to a request, not what the load does.
 
     Args:

@@ -1,4 +1,4 @@
-"""What cells say together: spreads over seeds, and who is better than whom."""
+"""What cells say together: spreads over seeds, and which policy is better than which."""
 
 from __future__ import annotations
 

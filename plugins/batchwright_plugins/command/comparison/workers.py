@@ -60,7 +60,7 @@ def run_cells(
     Args:
         missing: Cells, with the files that they are kept in.
         num_processes: How many at a time.
-        listener: Whom to tell.
+        listener: The listener to tell.
         timeout: Seconds that a cell may take, the start of its process included.
 
     Yields:
@@ -170,7 +170,7 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def _work(pipe: Connection[Any, Any]) -> None:
-    """What a process does: cell by cell, until nobody sends one."""
+    """Run cell by cell in a process, until none is sent."""
     while True:
         try:
             cell, path = pipe.recv()

@@ -48,7 +48,7 @@ def _rate(rate: float | None) -> str:
 
 
 def render_clients(summary: Summary) -> str:
-    """What each client was given at the highest rate; empty if requests are nobody's."""
+    """Render the service of each client at the highest rate; empty if requests have none."""
     clients = _busiest(summary)
     if not clients:
         return ""

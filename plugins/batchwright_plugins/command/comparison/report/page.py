@@ -86,7 +86,7 @@ def _answer(outcomes: Sequence[Outcome], summary: Summary, styles: dict[str, int
     stamp = oracle_stamp(outcomes)
     if stamp:
         yield paragraph(
-            f"Oracle: something here knows what nobody can know in service ({stamp}). Read its "
+            f"Oracle: something here knows what cannot be known in service ({stamp}). Read its "
             "figures as a bound, not as a promise.",
             class_="stamp",
         )
