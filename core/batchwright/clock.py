@@ -18,6 +18,10 @@ class Clock(Protocol):
         ...
 
 
+wall_seconds = time.monotonic
+"""The machine's monotonic clock without an object: for what is timed at every step."""
+
+
 class MonotonicClock:
     """The machine's monotonic clock, from 0 at its creation."""
 

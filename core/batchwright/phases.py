@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from batchwright.clock import Clock, MonotonicClock
+from batchwright.clock import Clock, wall_seconds
 
 SCHEDULING: Final = "scheduling"
 INPUT_PREPARATION: Final = "input preparation"
@@ -75,7 +75,7 @@ class Decisions:
     def __init__(self) -> None:
         self.seconds = 0.0
         self.num_steps = 0
-        self.now = MonotonicClock().now
+        self.now = wall_seconds
 
     @property
     def seconds_mean(self) -> float | None:

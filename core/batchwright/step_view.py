@@ -90,6 +90,8 @@ class StepView:
         Of running requests that compute their known tokens in pieces; O(such requests).
         """
         unfinished, num_needed = self._state.draft.unfinished, self._state.kv.num_needed
+        if not unfinished:
+            return 0
         return sum(num_needed(request.view, request.num_tokens) for request in unfinished.values())
 
     @property

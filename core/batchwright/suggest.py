@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 
 def did_you_mean(name: str, choices: Iterable[str]) -> str:
@@ -17,5 +16,7 @@ def did_you_mean(name: str, choices: Iterable[str]) -> str:
         A sentence with a leading blank, e.g. ``" Did you mean 'fair'?"``; empty if
         nothing comes close.
     """
+    from difflib import get_close_matches  # names are rarely wrong
+
     close = get_close_matches(str(name), list(choices), n=1)
     return f" Did you mean {close[0]!r}?" if close else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -65,6 +64,8 @@ class Announcer:
         One that has seen nothing, or was disabled, has none. A summary that raises, or that JSON
         cannot hold, is a fault of its observer.
         """
+        import json  # at the end of a run, of those that have observers
+
         found: dict[str, dict[str, Any]] = {}
         for observer in self._observers:
             try:

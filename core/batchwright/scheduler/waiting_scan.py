@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from batchwright.protocols import Gate, Need, PrefixHit, Resource
 from batchwright.protocols.component import overrides
@@ -37,8 +37,7 @@ class Held:
     lacks_blocks: bool = False
 
 
-@frozen
-class Offer:
+class Offer(NamedTuple):
     """The tokens, blocks and hit of a candidate if it is admitted.
 
     Args:
@@ -220,7 +219,7 @@ class WaitingScan:
         computed = max(request.num_computed_tokens, hit.num_tokens)
         num_tokens = min(offer.num_tokens, request.num_tokens - computed)
         need = self._need(request, hit, self._num_slots(computed + num_tokens))
-        return evolve(offer, hit=hit, need=need, num_tokens=num_tokens)
+        return offer._replace(hit=hit, need=need, num_tokens=num_tokens)
 
     def _offer(self, request: Request, hit: PrefixHit) -> Offer | Held | None:
         """Return what a request would get now, or why it is held; None if put aside or ended."""
@@ -234,7 +233,7 @@ class WaitingScan:
             return self._held
         if need.num_step_blocks > state.view.num_free_blocks:
             return self._without_room(request, "not enough free KV blocks", lacks_blocks=True)
-        if self._must_fit(request):
+        if (state.draft.unfinished or request.num_preemptions) and self._must_fit(request):
             wanted, free = need.num_full_blocks, state.view.num_free_blocks
             if wanted + state.view.num_owed_blocks > free:
                 reason = f"preempted again and again, it must fit as a whole: {wanted} blocks"

@@ -111,7 +111,7 @@ def _compare(**given: Any) -> None:
 
     The exit code is 1 if a cell has failed or served no request, or a request ended in an
     error, 2 if the input is wrong, 3 if cells took too long and all others ran, 130 after
-    Ctrl-C.
+    Ctrl-C, 143 after SIGTERM.
     """
     from batchwright_plugins.command.comparison.comparison import Comparison
 

@@ -10,7 +10,6 @@ import click
 
 from batchwright import Command
 from batchwright_plugins.command.options import override_option
-from batchwright_plugins.command.output_file import Staged, is_stream
 
 __all__ = ["ReplayCommand"]
 
@@ -79,11 +78,13 @@ def _replay(
     the recorded configuration loads are run only with --trust-plugins.
 
     The exit code is 1 if it cannot be, if requests end in an error that did not before or
-    none is served any more, 2 if the log or an option is wrong, and 130 after Ctrl-C.
+    none is served any more, 2 if the log or an option is wrong, 130 after Ctrl-C, and 143
+    after SIGTERM.
     """
     from rich.console import Console
 
     from batchwright.config import files_read
+    from batchwright_plugins.command.output_file import Staged, is_stream
     from batchwright_plugins.command.replay_report import Changes, print_replay
     from batchwright_plugins.command.replayed_run import ReplayedRun
 

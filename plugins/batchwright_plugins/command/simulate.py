@@ -62,7 +62,7 @@ def _simulate(config: Path | None, overrides: tuple[str, ...], **given: Any) -> 
 
     The exit code is 1 if no request was served, one ended in an error or all are parked for
     ever, 2 if the input is wrong, 3 if more arrived than could be served (--max-queue), 130
-    after Ctrl-C. A request that is refused is no failure: the table counts it.
+    after Ctrl-C, 143 after SIGTERM. A request that is refused is no failure: the table counts it.
     """
     from batchwright_plugins.command.simulated_run import SimulatedRun
 

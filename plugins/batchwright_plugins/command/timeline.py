@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from batchwright import Command
-from batchwright_plugins.command.output_file import keep_apart, write_text, writing
 
 if TYPE_CHECKING:
     from batchwright_plugins.command.timeline_window import Window
@@ -89,6 +88,8 @@ def _timeline(
         raise click.UsageError("say what to write: --perfetto, --svg or --png")
     if steps is not None and seconds is not None:
         raise click.UsageError("--steps and --seconds say the same; give one of them")
+    from batchwright_plugins.command.output_file import keep_apart
+
     keep_apart([("the decision log, which is read", path)], perfetto, svg, png)
     if perfetto is not None:
         _write_trace(path, perfetto)
@@ -107,6 +108,7 @@ def _window(steps: tuple[int, float] | None, seconds: tuple[float, float] | None
 
 def _write_trace(path: Path, output: Path) -> None:
     from batchwright_plugins.command.log_file import follow_log, header_of
+    from batchwright_plugins.command.output_file import writing
     from batchwright_plugins.command.perfetto import TraceWriter
     from batchwright_plugins.command.spans import Spans
 
@@ -121,6 +123,7 @@ def _write_trace(path: Path, output: Path) -> None:
 
 def _draw(path: Path, svg: Path | None, png: Path | None, window: Window, rows: int) -> None:
     from batchwright_plugins.command.log_file import follow_log, header_of, recorded_policy
+    from batchwright_plugins.command.output_file import write_text
     from batchwright_plugins.command.picture_png import write_png
     from batchwright_plugins.command.spans import Spans
     from batchwright_plugins.command.timeline_svg import Drawing

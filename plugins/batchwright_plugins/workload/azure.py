@@ -54,7 +54,8 @@ class Azure(TraceTable):
         """A time as UTC, which it is where it names no zone."""
         try:  # of the digits of a second six are read, however many there are
             moment = datetime.fromisoformat(stamp.strip())
-            moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+            if moment.tzinfo is not None:
+                moment = moment.astimezone(UTC).replace(tzinfo=None)
         except (ValueError, OverflowError):
             moment = None
         if moment is None or ":" not in stamp:
