@@ -95,7 +95,7 @@ bench-peers: $(PEER_VENV)/.made $(STAMP)-engine $(STAMP)-model  ## Measure both 
 # hour on two cores with no other work. TRACES=FOLDER replays real traces.
 bench-record: $(PEER_VENV)/.made $(STAMP)-engine $(STAMP)-model  ## Measure all that the documents show, and write it there
 	$(PEER) tests/benchmarks/scheduler_cost.py --peer --rounds $(ROUNDS) --record $(RESULTS)/scheduler-cost.json
-	$(BIN)/python tests/benchmarks/policy_cost.py --record $(RESULTS)/policy-cost.json
+	$(BIN)/python tests/benchmarks/policy_cost.py --rounds $(ROUNDS) --record $(RESULTS)/policy-cost.json
 	$(BIN)/python tests/benchmarks/plugin_cost.py --rounds $(ROUNDS) --record $(RESULTS)/plugin-cost.json
 	$(BIN)/python tests/benchmarks/simulation_speed.py $(if $(TRACES),--traces $(TRACES)) --rounds $(ROUNDS) --record $(RESULTS)/simulation-speed.json
 	$(ENGINES) --peers vllm generate --rounds $(ROUNDS) --record $(RESULTS)/engine-speed.json

@@ -6,8 +6,8 @@
 *Steady*: 256 requests decode, the others wait, nothing changes. *Busy*: two requests arrive,
 two end and two are admitted at every step, with prompts of 64 tokens that share 32 with a
 hundredth of the others, 64 clients, and deadlines. Microseconds of thread CPU time a step,
-adding the arrivals included: the median of five means over 64 steps. Only the ratios of one
-run mean anything.
+adding the arrivals included: the median of five means over 64 steps a round, of several rounds
+in which the policies take turns. Only the ratios of one run mean anything.
 """
 
 from __future__ import annotations
@@ -151,31 +151,49 @@ def policies() -> list[str]:
     return ["fcfs", *(name for name in names if name != "fcfs")]
 
 
+LOADS = [(work, count) for work in (steady, busy) for count in (1000, 20_000)]
+Measured = dict[tuple[str, Any], tuple[list[float], list[float]]]
+"""By policy and load, the cost of each part of each round (microseconds), and carried shares."""
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("policies", nargs="*", help="default: all that ship")
+    parser.add_argument("--rounds", type=int, default=3, help="policies take turns so often")
     parser.add_argument("--record", type=Path, metavar="FILE", help="write raw results there")
     arguments = parser.parse_args()
-    record = Record(["torch"], parts=NUM_PARTS, steps=scheduler_loads.STEPS // NUM_PARTS)
+    record = Record(
+        ["torch"],
+        parts=NUM_PARTS,
+        steps=scheduler_loads.STEPS // NUM_PARTS,
+        rounds=arguments.rounds,
+    )
     prepare()
-    columns = [(work, count) for work in (steady, busy) for count in (1000, 20_000)]
-    heads = [f"{work.__name__} {count:,}" for work, count in columns]
-    print("policy".ljust(10), *(head.rjust(16) for head in heads), "carried".rjust(9))
-    base: list[float] = []
-    for policy in dict.fromkeys(["fcfs", *(arguments.policies or policies())]):
-        costs, carried = [], 1.0
-        for work, count in columns:
-            parts, side = work(policy, OPTIONS.get(policy, {}), count)
-            share = side.carried_ratio()
-            rounds = [round(cost, 2) for cost in parts]
-            load = f"{work.__name__}, {count:,} wait"
-            record.add(policy=policy, load=load, rounds=rounds, carried=share)
-            costs.append(statistics.median(parts))
-            carried = min(carried, share)
-        base = base or costs
-        cells = [f"{cost:8.1f} {cost / of:5.2f}x" for cost, of in zip(costs, base, strict=True)]
-        print(policy.ljust(10), *(c.rjust(16) for c in cells), f"{carried:8.1%}", flush=True)
+    names = list(dict.fromkeys(["fcfs", *(arguments.policies or policies())]))
+    found: Measured = {(name, load): ([], []) for name in names for load in LOADS}
+    for _ in range(arguments.rounds):
+        for (name, (work, count)), (parts, shares) in found.items():
+            costs, side = work(name, OPTIONS.get(name, {}), count)
+            parts += [round(cost, 2) for cost in costs]
+            shares.append(side.carried_ratio())
+    for (name, (work, count)), (parts, shares) in found.items():
+        load = f"{work.__name__}, {count:,} wait"
+        record.add(policy=name, load=load, rounds=parts, carried=min(shares))
+    _print(names, found)
     record.write(arguments.record)
+
+
+def _print(names: list[str], found: Measured) -> None:
+    heads = [f"{work.__name__} {count:,}" for work, count in LOADS]
+    print("policy".ljust(10), *(head.rjust(16) for head in heads), "carried".rjust(9))
+    costs = {place: statistics.median(parts) for place, (parts, _) in found.items()}
+    for name in names:
+        cells = [
+            f"{costs[name, load]:8.1f} {costs[name, load] / costs['fcfs', load]:5.2f}x"
+            for load in LOADS
+        ]
+        carried = min(min(found[name, load][1]) for load in LOADS)
+        print(name.ljust(10), *(c.rjust(16) for c in cells), f"{carried:8.1%}")
 
 
 if __name__ == "__main__":
