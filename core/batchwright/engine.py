@@ -7,32 +7,17 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from numbers import Integral
 from pathlib import Path
 from typing import Any, Final
 
-import attrs
-
-from batchwright.chat import MessageError, normalize_messages
+from batchwright.answer import Answer
 from batchwright.clock import Clock, MonotonicClock
 from batchwright.detokenizer import Detokenizer
-from batchwright.exceptions import (
-    OUTSIDE,
-    BatchwrightError,
-    ExecutorError,
-    RequestRefusedError,
-    StepError,
-)
-from batchwright.messages import (
-    ModelOutput,
-    RequestOutput,
-    SchedulerOutput,
-    StepOutputs,
-    TokenLogprobs,
-)
-from batchwright.metrics import RequestTimes
+from batchwright.exceptions import OUTSIDE, ExecutorError, RequestRefusedError, StepError
+from batchwright.messages import ModelOutput, RequestOutput, SchedulerOutput, StepOutputs
 from batchwright.phases import BOOKKEEPING, SCHEDULING, Decisions, Phases
 from batchwright.pipeline import BackgroundPipeline, Pipeline
+from batchwright.prompt import Prompt, encode, several, with_stop_ids
 from batchwright.protocols import Executor, ModelInfo, Tokenizer
 from batchwright.protocols.component import overrides
 from batchwright.request import Finish, Request, RequestStatus
@@ -45,12 +30,6 @@ LONGEST_SLEEP: Final = 1.0
 """Seconds that a step sleeps at most, where only an event outside can go on."""
 POLL: Final = 0.005
 """Seconds between two looks, where what is waited for tells nothing."""
-
-Prompt = str | Sequence[int] | Sequence[Mapping[str, Any]]
-"""Text, token ids, or a conversation (``{"role": ..., "content": ...}``)."""
-
-_LEAST_SPECIAL: Final = 3
-"""Characters of a special token that is looked for in stop strings: a shorter one is text, too."""
 
 
 class Engine:
@@ -88,7 +67,7 @@ class Engine:
         self._leaps = overrides(executor, "leap") and not executor.has_halves
         overlaps = scheduler.pipeline_depth > 1 and executor.runs_in_background
         self._pipeline = (BackgroundPipeline if overlaps else Pipeline)(executor, self.phases)
-        self._answers: dict[str, _Answer] = {}
+        self._answers: dict[str, Answer] = {}
         self._ids = itertools.count()
         self._lock = threading.RLock()  # of all that the scheduler and the answers hold
         self._driver = threading.Lock()  # held while a step goes on
@@ -158,18 +137,18 @@ class Engine:
             request_id = f"request-{next(self._ids)}"
         params = sampling_params or SamplingParams()
         if params.stop:
-            params = self._stops_of(request_id, params)
+            params = with_stop_ids(self.model, request_id, params)
         try:
             request = Request(
                 request_id=request_id,
-                prompt_token_ids=self._encode(request_id, prompt),
+                prompt_token_ids=encode(self.tokenizer, request_id, prompt),
                 sampling_params=params,
                 eos_token_id=self.model.eos_token_ids,
                 **fields,
             )
         except ValueError as error:  # of its token ids
             raise RequestRefusedError(request_id, str(error)) from error
-        answer = _Answer(request, self.tokenizer)
+        answer = Answer(request, self.tokenizer)
         with self._lock:
             self.submit(request)
             self._answers[request_id] = answer
@@ -188,30 +167,6 @@ class Engine:
             self.scheduler.add_request(request)
         finally:
             decisions.seconds += decisions.now() - began
-
-    def _stops_of(self, request_id: str, params: SamplingParams) -> SamplingParams:
-        """Let stop strings that are special tokens stop by their ids: no text shows them.
-
-        Raises:
-            RequestRefusedError: A stop string could never be found.
-        """
-        if self.tokenizer is None:
-            raise RequestRefusedError(request_id, "stop strings need a model with a tokenizer")
-        special = self.model.special_tokens
-        stops = [stop for stop in params.stop if isinstance(stop, str)]
-        for stop in stops:
-            within = [t for t in special if len(t) >= _LEAST_SPECIAL and t in stop]
-            if within and stop not in special:
-                raise RequestRefusedError(
-                    request_id,
-                    f"stop {stop!r} can never be found, since text does not show the special "
-                    f"token {within[0]!r}; give {within[0]!r} alone, or "
-                    f"stop_token_ids = [{special[within[0]]}]",
-                )
-        ids = [special[stop] for stop in stops if stop in special]
-        if not ids:
-            return params
-        return attrs.evolve(params, stop_token_ids=(*params.stop_token_ids, *ids))
 
     def abort(self, request_ids: str | Iterable[str]) -> None:
         """End requests at once; unknown ids are ignored. From any thread."""
@@ -336,17 +291,17 @@ class Engine:
             ValueError: There are more or fewer sampling parameters than prompts.
             RequestRefusedError: One of the prompts could never run.
         """
-        several = _several(prompts)
+        asked = several(prompts)
         if sampling_params is None or isinstance(sampling_params, SamplingParams):
-            params = [sampling_params] * len(several)
+            params = [sampling_params] * len(asked)
         else:
             params = list(sampling_params)
-        if len(params) != len(several):
+        if len(params) != len(asked):
             raise ValueError(
-                f"generate() got {len(several)} prompts and {len(params)} sampling parameters; "
+                f"generate() got {len(asked)} prompts and {len(params)} sampling parameters; "
                 "give one for all, or one for each"
             )
-        return self._generate(several, params)
+        return self._generate(asked, params)
 
     def _generate(
         self, prompts: Sequence[Prompt], params: Sequence[SamplingParams | None]
@@ -395,23 +350,6 @@ class Engine:
             self.executor.close()
         finally:
             self._driver.release()
-
-    def _encode(self, request_id: str, prompt: Prompt) -> Sequence[int]:
-        if isinstance(prompt, str) or _is_conversation(request_id, prompt):
-            if self.tokenizer is None:
-                raise RequestRefusedError(request_id, "the model has no tokenizer; give token ids")
-            try:
-                if isinstance(prompt, str):
-                    return self.tokenizer.encode(prompt)
-                return self.tokenizer.encode_chat(normalize_messages(prompt))
-            except (BatchwrightError, *OUTSIDE):
-                raise
-            except MessageError as error:
-                raise RequestRefusedError(request_id, str(error)) from error
-            except BaseException as error:  # e.g. a lone surrogate; one request's fault alone
-                reason = f"its prompt cannot be tokenized: {type(error).__name__}: {error}"
-                raise RequestRefusedError(request_id, reason) from error
-        return prompt  # type: ignore[return-value]
 
     def _execute(self, plan: SchedulerOutput) -> ModelOutput | None:
         """Compute a plan; None if the executor failed and was restarted.
@@ -514,7 +452,7 @@ class Engine:
                     answer.ended.append(output)
         return outputs
 
-    def _extend(self, answer: _Answer, tokens: list[int], step: StepOutputs) -> None:
+    def _extend(self, answer: Answer, tokens: list[int], step: StepOutputs) -> None:
         """Add a step's tokens to an answer; end the request if its text has ended, or fails."""
         request_id = answer.request.request_id
         try:
@@ -533,112 +471,3 @@ class Engine:
             detail = f"stop_string:{stop}"
             self.scheduler.finish(request_id, RequestStatus.FINISHED_STOPPED, detail)
             answer.end("stop", detail)
-
-
-class _Answer:
-    """A request on its way: its output so far, and the text in the making.
-
-    Attributes:
-        ended: Takes the final output if ``generate`` made the request, whatever steps the engine.
-    """
-
-    def __init__(self, request: Request, tokenizer: Tokenizer | None) -> None:
-        params = request.sampling_params
-        self.request = request
-        self.output = RequestOutput(request_id=request.request_id)
-        self.text = Detokenizer(tokenizer, params.stop, params.min_tokens)
-        self.ended: deque[RequestOutput] | None = None
-
-    def extend(self, tokens: list[int], logprobs: Sequence[TokenLogprobs] | None) -> None:
-        """Take in a step's new tokens, up to the one that completes a stop string."""
-        output = self.output
-        output.new_token_ids = tokens
-        output.token_ids.extend(tokens)
-        if logprobs:
-            if output.logprobs is None:
-                output.logprobs = []
-            output.logprobs.extend(logprobs[: len(tokens)])
-        num_behind = len(tokens) - self.text.append(tokens)
-        if num_behind:
-            output.new_token_ids = tokens[:-num_behind]
-            del output.token_ids[-num_behind:]
-            if output.logprobs:
-                del output.logprobs[len(output.token_ids) :]
-
-    def end(self, reason: str, detail: str) -> None:
-        """Note how the request ended; what is noted first counts."""
-        if not self.output.finished:
-            self.output.finish_reason, self.output.detail = reason, detail
-
-    def give(self) -> RequestOutput:
-        """The output, with the text that can be given out."""
-        output = self.output
-        is_final = output.finish_reason is not None
-        output.new_text = self.text.take(final=is_final)
-        output.text += output.new_text
-        if is_final:
-            output.metrics = _metrics(self.request, len(output.token_ids))
-        return output
-
-
-_COUNTS = (
-    "num_prompt_tokens",
-    "num_output_tokens",
-    "num_cached_tokens",
-    "num_preemptions",
-    "num_recomputed_tokens",
-)
-
-NO_METRICS: Final[Mapping[str, float | int | None]] = {
-    **{f"{field.name}_s": None for field in attrs.fields(RequestTimes)},
-    **dict.fromkeys(_COUNTS, 0),
-    "num_prompt_tokens": None,
-    "num_cached_tokens": None,
-}
-"""``RequestOutput.metrics`` of a request that was never added: what nothing says is None."""
-
-
-def _several(prompts: Prompt | Iterable[Prompt]) -> list[Prompt]:
-    """The prompts of a call of ``generate``: a single one is one of them.
-
-    Raises:
-        TypeError: It is nothing of the kind.
-    """
-    if isinstance(prompts, str):
-        return [prompts]
-    if isinstance(prompts, bytes | bytearray | Mapping) or not isinstance(prompts, Iterable):
-        raise TypeError(
-            "generate() takes prompts (texts, lists of token ids, or conversations), "
-            f"not {type(prompts).__name__}"
-        )
-    several: list[Any] = list(prompts)
-    if several and isinstance(several[0], Integral | Mapping):
-        return [several]  # the token ids, or the messages, of a single one
-    return several
-
-
-def _is_conversation(request_id: str, prompt: Sequence[Any]) -> bool:
-    """Return whether a prompt is made of messages, and not of token ids.
-
-    Raises:
-        RequestRefusedError: It is no sequence at all.
-    """
-    try:
-        return len(prompt) > 0 and isinstance(prompt[0], Mapping)
-    except (TypeError, LookupError):
-        expected = "text, a sequence of token ids, or a list of messages"
-        problem = f"its prompt must be {expected}, not a {type(prompt).__name__}"
-        raise RequestRefusedError(request_id, problem) from None
-
-
-def _metrics(request: Request, num_output_tokens: int) -> dict[str, float | int | None]:
-    """Timings (seconds on the scheduler's clock) and counts of an ended request.
-
-    Args:
-        request: The request.
-        num_output_tokens: Those of its answer: a step may have brought some behind its end.
-    """
-    times = attrs.asdict(RequestTimes.of(request.view, num_output_tokens))
-    counts = {name: getattr(request, name) for name in _COUNTS}
-    counts["num_output_tokens"] = num_output_tokens
-    return {**{f"{name}_s": time for name, time in times.items()}, **counts}

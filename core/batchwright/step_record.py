@@ -43,7 +43,7 @@ class StepRecord:
     the one in ``stopped_by``, or until the step has room.
     """
     shortage: Read[bool] = Read("_draft.shortage")
-    """Whether blocks ran out, so that no request was admitted."""
+    """True if blocks ran out, so that no request was admitted."""
     stopped_by: Read[tuple[str | None, str]] = Read("_draft.stopped_by")
     """The request that the waiting scan ended at (None: none in particular), and why."""
     preempted_for: Read[Mapping[str, str]] = Read("_draft.preempted_for")

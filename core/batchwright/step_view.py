@@ -64,7 +64,7 @@ class StepView:
     next_alarm: Read[float | None] = Read("_state.alarms.next_time")
     """Seconds on the clock at which a component wants to be called, or None."""
     is_paused: Read[bool] = Read("_state.admission_paused")
-    """Whether the program that drives the scheduler has paused admission."""
+    """True if the program that drives the scheduler has paused admission."""
 
     untold_ends: Read[Mapping[str, Finish]] = Read("_state.ended")
     """Requests whose end the next ``update_from_output`` will tell."""

@@ -175,7 +175,7 @@ class Executor(Component):
 
     @property
     def truth(self) -> Truth | None:
-        """What it knows of answers before they are computed; None if it knows nothing."""
+        """Knowledge of answers before they are computed; None if there is none."""
         return None
 
     @property

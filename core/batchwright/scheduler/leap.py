@@ -94,7 +94,7 @@ class Leaps:
         )
 
     def _may_admit(self, num_running: int) -> bool:
-        """Whether a scan of those that wait, if any does, could do anything."""
+        """Tell whether a scan of waiting requests, if there are any, could do anything."""
         state = self._state
         if self._asks_who_waits:
             return True

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
-from batchwright.engine import NO_METRICS
+from batchwright.answer import NO_METRICS
 from batchwright.exceptions import ModelError, RequestRefusedError
 from batchwright.messages import RequestOutput
 from batchwright_plugins.command.signals import catching, interrupt
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from batchwright.config.sections import RunSection
-    from batchwright.engine import Engine, Prompt
+    from batchwright.engine import Engine
+    from batchwright.prompt import Prompt
     from batchwright_plugins.command.prompt_line import PromptLine
     from batchwright_plugins.command.result_file import Results
 

@@ -15,7 +15,7 @@ from batchwright.sampling_params import SamplingParams
 from batchwright.suggest import did_you_mean
 
 if TYPE_CHECKING:
-    from batchwright.engine import Prompt
+    from batchwright.prompt import Prompt
 
 __all__ = ["LineError", "PromptLine", "parse_json_line"]
 

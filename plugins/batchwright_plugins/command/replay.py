@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from batchwright import Command
 from batchwright_plugins.command.options import override_option
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 __all__ = ["ReplayCommand"]
 
@@ -81,8 +85,6 @@ def _replay(
     none is served any more, 2 if the log or an option is wrong, 130 after Ctrl-C, and 143
     after SIGTERM.
     """
-    from rich.console import Console
-
     from batchwright.config import files_read
     from batchwright_plugins.command.output_file import Staged, is_stream
     from batchwright_plugins.command.replay_report import Changes, print_replay
@@ -110,15 +112,21 @@ def _replay(
         changes = Changes(run.recording, run.written())
         changes.write(staged.part(log.with_suffix(".csv")))
         staged.is_whole = run.drive.signal is None
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = 120  # programs that read a pipe wrap lines as they like
-    print_replay(console, run, changes, show)
+    print_replay(_console(), run, changes, show)
     click.echo(f"{log} and {log.with_suffix('.csv').name}, in {run.seconds:.1f} s", err=True)
     if run.drive.signal is not None:
         raise SystemExit(128 + run.drive.signal)
     if changes.failures() or changes.have_lost_all:
         raise SystemExit(1)
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = 120  # programs that read a pipe wrap lines as they like
+    return console
 
 
 def _read_policy(text: str | None) -> tuple[str, str | None]:

@@ -1,4 +1,4 @@
-"""What cells say together: spreads over seeds, and which policy is better than which."""
+"""Summary of cells: spreads over seeds, and which policy is better than which."""
 
 from __future__ import annotations
 
