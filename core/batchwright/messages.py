@@ -7,7 +7,7 @@ and holds no live Request, so it may cross a process boundary.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from itertools import compress
 from typing import Any
 
@@ -121,6 +121,13 @@ class SchedulerOutput:
     swap_ins: dict[str, list[tuple[int, int]]] = Factory(dict)
     blocks_to_zero: list[int] = Factory(list)
     extras: dict[str, Any] = Factory(dict)
+
+    def starts(self) -> Iterator[tuple[str, int]]:
+        """Yield each request's id and the first position that is computed of it."""
+        for new in self.scheduled_new_reqs:
+            yield new.req_id, new.num_computed_tokens
+        cached = self.scheduled_cached_reqs
+        yield from zip(cached.req_ids, cached.num_computed_tokens, strict=True)
 
     @property
     def is_empty(self) -> bool:

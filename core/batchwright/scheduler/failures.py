@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from batchwright.messages import SchedulerOutput
 from batchwright.request import Request, RequestStatus
 from batchwright.scheduler.departures import Departures
 from batchwright.scheduler.draft import Draft
@@ -46,9 +45,10 @@ class Failures:
         state, flights = self._state, [flight, *self._state.fence.flights]
         state.failed_ids += [request.request_id for request in failed]
         tables = self._tables(flights, [request.request_id for request in failed])
+        starts = {name: start for f in reversed(flights) for name, start in f.plan.starts()}
         void: dict[int, None] = {}
         for request in failed:
-            if self._avoid(tables, request.request_id, flight.plan, void):
+            if self._add_void(void, request.request_id, tables, starts):
                 detail = str(errors[request.request_id])
                 if request.finish is None:
                     self._departures.finish(request, RequestStatus.FINISHED_ERROR, detail)
@@ -71,32 +71,35 @@ class Failures:
         tables = [(r.request_id, state.kv.block_ids(r.view)) for r in live]
         return [*tables, *flights[0].returned, *state.fence.tables()]
 
-    def _avoid(
-        self, tables: list[Table], name: str, plan: SchedulerOutput, void: dict[int, None]
+    def _add_void(
+        self, void: dict[int, None], name: str, tables: list[Table], starts: Mapping[str, int]
     ) -> bool:
-        """Add the blocks that hold positions of a failed request, or positions behind them.
+        """Add the blocks that a failed request, or one that shares them, was to compute.
+
+        A block that such a request has adopted from a third one is not among them.
 
         Args:
-            tables: All tables that may hold such a block.
-            name: The failed request.
-            plan: The plan that was to compute it.
             void: Such blocks of requests that failed before it; extended.
+            name: The failed request.
+            tables: All tables that may hold such a block.
+            starts: By request, the first position that it computes since the failing step.
 
         Returns:
-            Whether the fault is its own: not if what it was computed from is void.
+            Whether the fault is its own: not if it was computed from blocks that are void.
         """
-        first = _start(plan, name) // self._state.limits.block_size
+        size = self._state.limits.block_size
         own = [table for request_id, table in tables if request_id == name]
-        if any(not void.keys().isdisjoint(table[:first]) for table in own):
+        if any(not void.keys().isdisjoint(table[: starts[name] // size]) for table in own):
             return False
         for table in own:
-            void.update(dict.fromkeys(table[first:]))
+            void.update(dict.fromkeys(table[starts[name] // size :]))
         num_known = -1
         while num_known < len(void):
             num_known = len(void)
-            for _, table in tables:
-                first = next((i for i, block in enumerate(table) if block in void), len(table))
-                void.update(dict.fromkeys(table[first:]))
+            for request_id, table in tables:
+                first = starts.get(request_id, 0) // size
+                if not void.keys().isdisjoint(table[:first]):
+                    void.update(dict.fromkeys(table[first:]))
         return True
 
     def _rewind(self, names: list[str], flights: list[Flight]) -> None:
@@ -111,15 +114,6 @@ class Failures:
             elif request.request_id in state.paused:
                 self._departures.reclaim(request)
         state.draft = state.no_draft
-
-
-def _start(plan: SchedulerOutput, request_id: str) -> int:
-    """Return the first position that a plan computes of one of its requests."""
-    for new in plan.scheduled_new_reqs:
-        if new.req_id == request_id:
-            return new.num_computed_tokens
-    cached = plan.scheduled_cached_reqs
-    return cached.num_computed_tokens[cached.req_ids.index(request_id)]
 
 
 def _running_order(request: Request) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from attrs import define, field
@@ -50,7 +50,7 @@ class BlockContents:
         for copy in plan.block_copies:
             self._written[copy.destination] = self.num_written(copy.source)
         computed = {}
-        for request_id, start in starts(plan):
+        for request_id, start in plan.starts():
             table = list(tables.get(request_id, ()))
             self._write(table, start, start + plan.num_scheduled_tokens.get(request_id, 0))
             computed[request_id] = (start, table)
@@ -91,35 +91,31 @@ class BlockContents:
                 self._written[table[index]] = max(written, end)
 
     def _take_back(self, step_id: int, failed: Sequence[str]) -> None:
-        size, tables = self.block_size, dict(self._tables_since(step_id))
+        size, tables = self.block_size, self._tables_since(step_id)
         kept: dict[int, int] = {}
         for request_id in failed:
-            start, _ = self._in_flight[step_id].get(request_id, (0, []))
-            index, offset = divmod(max(0, start), size)
-            table = tables.get(request_id, [])
-            kept.update(dict.fromkeys(table[index + 1 :], 0))
-            kept.update(dict.fromkeys(table[index : index + 1], offset))
+            self._spoil(kept, *tables.get(request_id, (0, [])))
         num_known = -1
         while num_known < len(kept):
             num_known = len(kept)
-            for table in tables.values():
-                first = next((i for i, block in enumerate(table) if block in kept), len(table))
-                for block_id in table[first + 1 :]:
-                    kept.setdefault(block_id, 0)
+            for start, table in tables.values():
+                if any(block in kept for block in table[: max(0, start) // size]):
+                    self._spoil(kept, start, table)
         for block_id, count in kept.items():
             self._written[block_id] = min(self.num_written(block_id), count)
 
-    def _tables_since(self, step_id: int) -> Iterator[tuple[str, list[int]]]:
-        """Tables in the plans from a step on; of each request the last, which is the longest."""
+    def _spoil(self, kept: dict[int, int], start: int, table: list[int]) -> None:
+        """Note what is left of the blocks that a request computes from a position on."""
+        index, offset = divmod(max(0, start), self.block_size)
+        for block_id in table[index : index + 1]:
+            kept[block_id] = min(offset, kept.get(block_id, offset))
+        kept.update(dict.fromkeys(table[index + 1 :], 0))
+
+    def _tables_since(self, step_id: int) -> dict[str, tuple[int, list[int]]]:
+        """Collect what is computed from a step on: first positions, and the longest tables."""
+        found: dict[str, tuple[int, list[int]]] = {}
         for step, computed in self._in_flight.items():
             if step >= step_id:
-                for request_id, (_, table) in computed.items():
-                    yield request_id, table
-
-
-def starts(plan: SchedulerOutput) -> Iterator[tuple[str, int]]:
-    """The first position that a plan computes of each of its requests, by id."""
-    for new in plan.scheduled_new_reqs:
-        yield new.req_id, new.num_computed_tokens
-    cached = plan.scheduled_cached_reqs
-    yield from zip(cached.req_ids, cached.num_computed_tokens, strict=True)
+                for request_id, (start, table) in computed.items():
+                    found[request_id] = (found.get(request_id, (start, table))[0], table)
+        return found

@@ -13,7 +13,6 @@ from batchwright.exceptions import InvariantError
 from batchwright.messages import ModelOutput
 from batchwright.option import option
 from batchwright.protocols import Executor, ModelInfo
-from batchwright.testing.contents import starts
 from batchwright.testing.memory import PagedMemory
 from batchwright.testing.model import ScriptedModel
 
@@ -159,7 +158,7 @@ class ScriptedExecutor(Executor):
         for name, block_ids in zip(cached.req_ids, cached.new_block_ids, strict=True):
             if name in tables:
                 tables[name] += block_ids or ()
-        for name, start in starts(plan):
+        for name, start in plan.starts():
             for position in range(start, start + plan.num_scheduled_tokens[name]):
                 if name in tables:
                     self.memory.write(tables[name], position, SPOILT)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
-from batchwright.testing.contents import BlockContents, starts
+from batchwright.testing.contents import BlockContents
 from batchwright.testing.violations import Violation, plan_violations
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class Watch:
 
     def _unfounded(self, plan: SchedulerOutput) -> Iterator[Violation]:
         """Requests that go on from blocks that no step computes: I6."""
-        for request_id, start in starts(plan):
+        for request_id, start in plan.starts():
             gap = self._contents.first_gap(self._tables.get(request_id, []), start)
             if gap is not None:
                 yield Violation(

@@ -394,6 +394,11 @@ def test_random_lives_notice_blocks_that_no_step_computes(plant, monkeypatch):
         check_lives(range(500))
 
 
+def test_blocks_of_a_third_request_between_void_ones_stay():
+    """In this life a request has adopted a failed one's block, and behind it a sound one."""
+    Life(11780, hostile=True).live()
+
+
 @of_seeds(40, 300)
 def test_random_lives_are_the_same_without_the_fast_path(seeds):
     """Each plan is equal in every field, block ids and their order included."""
