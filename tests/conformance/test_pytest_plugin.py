@@ -67,6 +67,7 @@ def test_failure_names_the_promise(tmp_path: Path) -> None:
     assert "1 failed" in done.stdout
 
 
+@pytest.mark.slow
 def test_tests_beside_it_run_only_if_they_are_named(tmp_path: Path) -> None:
     """Neither those of the folder nor those of ``testpaths`` run by themselves."""
     (tmp_path / "my_policy.py").write_text(GOOD)
@@ -83,6 +84,7 @@ def test_tests_beside_it_run_only_if_they_are_named(tmp_path: Path) -> None:
     assert "1 passed" in still_alone.stdout
 
 
+@pytest.mark.slow
 def test_installed_component_is_tested_by_name(tmp_path: Path) -> None:
     done = run_pytest("--batchwright", "gate.full-need", "--batchwright", "lifo", cwd=tmp_path)
 

@@ -78,6 +78,7 @@ def test_forward_equals_dense_attention(case: Case, num_threads: int, most_alone
             torch.set_num_threads(before)
 
 
+@pytest.mark.slow  # each shape is compiled
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(("group_size", "head_size"), [(3, 64), (1, 80), (8, 16)])
 def test_forward_serves_heads_of_real_models(dtype: str, group_size: int, head_size: int) -> None:

@@ -128,6 +128,7 @@ def test_prompts_share_a_step_with_decodes(under: Any) -> None:
     assert b.steps(2) == [{"D": 1, "P": 64}, {"D": 1, "P": 36, "Q": 28}]
 
 
+@pytest.mark.slow
 def test_b40_decodes_are_served_in_every_step(under: Any) -> None:
     """Under the default and under a share: one p600 a step beside 8 decodes."""
     for control, first in (({"share": 1.0}, 504), ({"share": 0.5}, 256)):
@@ -148,7 +149,10 @@ def test_b40_decodes_are_served_in_every_step(under: Any) -> None:
 # -- prefill-first -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("max_steps", [1, 4, 9])
+@pytest.mark.parametrize(
+    "max_steps",
+    [1, pytest.param(4, marks=pytest.mark.slow), pytest.param(9, marks=pytest.mark.slow)],
+)
 def test_b40_decodes_wait_for_prompts_a_bounded_number_of_steps(under: Any, max_steps: int) -> None:
     """Eight decodes, one p600 a step: each decodes in every ``max_steps + 1``-th step."""
     bench = {"budget": 512, "usable": 20_000, "max_num_seqs": 512}
