@@ -36,7 +36,7 @@ __all__ = ["TARGETS", "Target"]
 WHOLE = (
     r"holds no (request|prompt|chunk)|is UTF-(16|32); save|is compressed|too few to fit"
     r"|is no decision log|is a decision log of version|cannot be replayed|cannot be read"
-    r"|has chunk-\d+-trace\.csv, but no|is recognized by"
+    r"|has chunk-\d+-trace\.csv, but no|is recognized by|there is no request '"
 )
 """What is said of a file as a whole, without a line."""
 
