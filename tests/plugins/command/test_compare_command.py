@@ -524,7 +524,7 @@ def test_nothing_to_measure_is_said(folder: Path) -> None:
     result = on_trace(
         folder, "--policy", "fcfs", "-o", "model.max_model_len=8", "--rank-by", "ttft_p50"
     )
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == 1, result.output
     assert result.stdout.startswith("There is no TTFT p50.\n")
     (row,) = table(folder)
     assert (row["arrived"], row["refused"], row["ttft_p50"]) == ("4", "4", "")
