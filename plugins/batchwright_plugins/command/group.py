@@ -78,6 +78,12 @@ class CommandGroup(click.Group):
         try:
             with catching(interrupt):
                 return super().invoke(ctx)
+        except click.UsageError as error:
+            hint = _how_a_configuration_is_given(error)
+            if not hint:
+                raise
+            message = f"{error.message.rstrip('.')}. {hint}"
+            raise click.UsageError(message, error.ctx) from error
         except KeyboardInterrupt as error:
             click.echo("Interrupted.", err=True)
             number = error.number if isinstance(error, Interrupted) else signal.SIGINT
@@ -92,6 +98,20 @@ class CommandGroup(click.Group):
                 raise
             where = f"{error.filename}: " if error.filename else ""
             raise click.ClickException(f"{where}{error.strerror or error}") from error
+
+
+def _how_a_configuration_is_given(error: click.UsageError) -> str:
+    """How the command takes its TOML file, if it was given the other way; else nothing."""
+    if error.ctx is None:
+        return ""
+    params = error.ctx.command.params
+    if isinstance(error, click.NoSuchOption):
+        files = [param.human_readable_name for param in params if param.name == "file"]
+        if files and error.option_name == "--config":
+            return f"Give the TOML file alone: {error.ctx.command_path} {files[0]}"
+    elif ".toml)" in error.message and any("--config" in param.opts for param in params):
+        return "Give the TOML file as --config FILE"
+    return ""
 
 
 def _escape_what_has_no_encoding() -> None:

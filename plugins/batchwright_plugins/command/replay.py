@@ -82,8 +82,7 @@ def _replay(
     the recorded configuration loads are run only with --trust-plugins.
 
     The exit code is 1 if it cannot be, if requests end in an error that did not before or
-    none is served any more, 2 if the log or an option is wrong, 130 after Ctrl-C, and 143
-    after SIGTERM.
+    none is served, 2 if the log or an option is wrong, 130 after Ctrl-C, 143 after SIGTERM.
     """
     from batchwright.config import files_read
     from batchwright_plugins.command.output_file import Staged, is_stream

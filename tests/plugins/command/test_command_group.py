@@ -74,6 +74,23 @@ def test_unknown_command_suggests_and_ends_with_2():
     assert "there is no command 'plugin'. Did you mean 'plugins'? Choices: " in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["simulate", "a.toml"], "(a.toml). Give the TOML file as --config FILE\n"),
+        (["run", "--config", "a.toml"], "Give the TOML file alone: batchwright run CONFIG\n"),
+        (["config", "check", "--config", "a.toml"], "alone: batchwright config check FILE\n"),
+        (["simulate", "a.csv"], "(a.csv)\n"),
+        (["new", "--config", "a.toml"], "No such option '--config'.\n"),
+    ],
+)
+def test_says_how_a_command_takes_its_toml_file(arguments, said):
+    result = run(*arguments)
+
+    assert result.exit_code == 2
+    assert result.stderr.endswith(said)
+
+
 def test_broken_plugin_is_pointed_out_and_stops_nothing(install_distribution):
     install_distribution(
         "bw-bad", entry_points={"bad": "bw_bad_cli"}, bw_bad_cli="raise ValueError('bad')"

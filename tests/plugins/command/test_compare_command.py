@@ -629,6 +629,8 @@ def test_seeds_that_change_nothing_are_said_to(folder: Path) -> None:
     workload = f"jsonl:{folder / 'trace.jsonl'}"
     compare(folder, "--policy", "fcfs", "--seeds", "2", workload=workload)
     assert "nothing here depends on chance, so seeds are alike" in shown(folder)
+    compare(folder, "--policy", "fcfs", "--seeds", "1")
+    assert "depends on chance" not in shown(folder)  # one seed alone does not tell
 
 
 class Page(HTMLParser):

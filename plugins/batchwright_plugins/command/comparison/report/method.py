@@ -72,7 +72,8 @@ def _facts(
     yield "cells", f"{summary.num_done} of {summary.num_cells} done"
     rates = ", ".join("the workload's" if r is None else f"{r:g}" for r in summary.rates)
     yield "rates", f"{rates} requests/s"
-    same = "" if summary.seeds_differ else "; nothing here depends on chance, so seeds are alike"
+    are_alike = len(setup.seeds) > 1 and not summary.seeds_differ
+    same = "; nothing here depends on chance, so seeds are alike" if are_alike else ""
     yield "seeds", ", ".join(map(str, setup.seeds)) + same
     yield "limit", _all(records, lambda r: f"{r['limit']:,} requests" if r.get("limit") else "")
     yield "workload", _component(records, "workload")
