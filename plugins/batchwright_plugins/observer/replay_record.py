@@ -65,10 +65,21 @@ def deciding(config: Config, limits: EngineLimits) -> dict[str, Any]:
 
 
 def _changed(section: Any) -> dict[str, Any]:
-    """The values of a section that are not its defaults."""
-    defaults = attrs.asdict(type(section)(), recurse=False)
+    """The values of a section that are not its defaults.
+
+    A default that follows from another value, as that of ``max_num_scheduled_tokens`` does
+    from ``max_num_batched_tokens``, is left out, so that it follows when that is overridden.
+    """
+    kind = type(section)
+    defaults = attrs.asdict(kind(), recurse=False)
     values = attrs.asdict(section, recurse=False)
-    return {key: value for key, value in values.items() if value != defaults[key]}
+    changed = {key: value for key, value in values.items() if value != defaults[key]}
+    for field in attrs.fields(kind):
+        if getattr(field.default, "takes_self", False) and field.name in changed:
+            rest = {key: value for key, value in changed.items() if key != field.name}
+            if getattr(kind(**rest), field.name) == changed[field.name]:
+                changed = rest
+    return changed
 
 
 def fields_of(request: RequestView) -> dict[str, Any]:

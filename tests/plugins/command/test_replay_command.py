@@ -220,6 +220,23 @@ def test_overrides_change_the_recorded_configuration(log: Path) -> None:
     assert (log.parent / "2" / "a.csv").exists()
 
 
+def test_a_default_follows_the_value_that_an_override_changes(log: Path) -> None:
+    """A larger budget than the recorded one is used; a smaller one is no contradiction."""
+    steps = log.parent / "budget"
+    arguments = ("simulate", "--config", log.parent.parent / "run.toml", "--steps")
+    workload = ("--workload", f"jsonl:{log.parent.parent / 'trace.jsonl'}")
+    budget = "scheduler.max_num_batched_tokens"
+    done = run(*arguments, *workload, "--output", steps, "-o", f"{budget}=32")
+    assert done.exit_code == 0, done.output
+    header = json.loads((steps / "steps.jsonl").read_text().splitlines()[0])
+    assert header["config"]["scheduler"] == {"max_num_batched_tokens": 32, "max_num_seqs": 2}
+    for tokens, granted in ((64, "grants '1' 30"), (16, "grants '0' 16")):
+        result = run("replay", steps / "steps.jsonl", "-o", f"{budget}={tokens}")
+        assert result.exit_code == 0, result.output
+        assert "First difference: step 0" in result.output
+        assert granted in result.output
+
+
 def test_a_last_line_that_is_cut_is_left_out(log: Path) -> None:
     lines = log.read_text().splitlines(keepends=True)
     log.write_text("".join(lines[:-4]) + lines[-4][:20])
