@@ -23,10 +23,11 @@ import shlex
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
 
 import pytest
 from attrs import frozen
@@ -166,7 +167,16 @@ def written_by_blocks(block: Block, workspace: Path) -> list[Path]:
     return [path]
 
 
-@pytest.mark.parametrize("block", of_kind("console"), ids=str)
+def in_tiers(blocks: Iterable[Block]) -> list[Any]:
+    """Blocks as parameters; those of the how-to guides are many, and in the slow tier."""
+    slow = {True: [pytest.mark.slow], False: []}
+    return [
+        pytest.param(block, id=str(block), marks=slow[str(block).startswith("docs/how-to")])
+        for block in blocks
+    ]
+
+
+@pytest.mark.parametrize("block", in_tiers(of_kind("console")))
 def test_command_works(block: Block, workspace: Path) -> None:
     for part in continued(block):
         for command in commands(part):

@@ -214,7 +214,7 @@ def run(engine: Engine, seed: int, *, aborts: bool = False) -> dict[str, Any]:
 FAILURES = st.dictionaries(st.integers(0, 40), st.sampled_from(POINTS), max_size=8)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     seed=st.integers(0, 10_000),
     failures=FAILURES,
