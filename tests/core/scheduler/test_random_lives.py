@@ -340,8 +340,8 @@ def check_fast_path(seeds):
 
 
 def of_seeds(few: int, many: int) -> pytest.MarkDecorator:
-    """Few seeds in the fast tier, others in the slow one, ten times as many in the nightly one."""
-    slow, nightly = range(1000, 1000 + many), range(10_000, 10_000 + 10 * many)
+    """Few seeds in the fast tier, others in the slow one, four times as many in the nightly one."""
+    slow, nightly = range(1000, 1000 + many), range(10_000, 10_000 + 4 * many)
     return pytest.mark.parametrize(
         "seeds",
         [

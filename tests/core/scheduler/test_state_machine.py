@@ -181,7 +181,7 @@ class ScanMachine(SchedulerMachine):
     [
         (120, 25),
         pytest.param(300, 50, marks=pytest.mark.slow),
-        pytest.param(3000, 50, marks=pytest.mark.nightly),
+        pytest.param(1200, 50, marks=pytest.mark.nightly),
     ],
 )
 def test_everything_holds(machine, num_lives, num_steps):
