@@ -73,9 +73,6 @@ def read_operators(folder: Path, options: Any, ctx: Context) -> Operators:
     degree = options.tensor_parallel
     own = folder / f"tp{degree}"
     measured = own if own.is_dir() else folder
-    if (measured / "moe.csv").exists():
-        problem = f"{measured.name} has moe.csv, and a step's experts are not estimated"
-        raise ConfigError(f"{problem}; give a profile of a dense model", path=path)
     share = 1 if measured is own else degree
     return Operators(
         num_layers,

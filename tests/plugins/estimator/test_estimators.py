@@ -227,7 +227,6 @@ def test_table_takes_layers_from_a_model(profile: Path) -> None:
         ("dense.csv", "layer,tokens,time_us\nmlp,1,fast\n", r"dense\.csv:2: expected numbers >= 0"),
         ("attention.csv", "prefill_chunk,kv_prefill,n_decode,kv_decode,time_us\n", "lacks pure"),
         ("profile.toml", "num_layers = 0\n", "does not say how many layers there are"),
-        ("moe.csv", "", "has moe.csv, and a step's experts are not estimated"),
         ("profile.toml", "=", r"profile\.toml: is not valid TOML: .* \(at line 1, column 1\)"),
     ],
 )
