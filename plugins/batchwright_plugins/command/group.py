@@ -101,7 +101,7 @@ class CommandGroup(click.Group):
 
 
 def _how_a_configuration_is_given(error: click.UsageError) -> str:
-    """How the command takes its TOML file, if it was given the other way; else nothing."""
+    """Say how the command takes its TOML file, if it was given the other way; else nothing."""
     if error.ctx is None:
         return ""
     params = error.ctx.command.params
