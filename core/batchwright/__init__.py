@@ -7,7 +7,6 @@ in ``batchwright.protocols``, what the scheduler and its executor say to each ot
 """
 
 from batchwright.clock import Clock, MonotonicClock, VirtualClock
-from batchwright.engine import Engine
 from batchwright.exceptions import (
     BatchwrightError,
     ConfigError,
@@ -32,7 +31,6 @@ __all__ = [
     "Clock",
     "Command",
     "ConfigError",
-    "Engine",
     "ExecutorError",
     "Gate",
     "ModelError",

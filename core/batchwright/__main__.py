@@ -2,6 +2,6 @@
 
 from importlib import import_module
 
-from batchwright.default_plugins import COMMAND_PLUGIN
+from batchwright.default_plugins import MAIN
 
-import_module(f"{COMMAND_PLUGIN}.group").main(prog_name="batchwright")
+import_module(MAIN).main(prog_name="batchwright")

@@ -1,4 +1,4 @@
-"""Builds a scheduler, or an engine, from a configuration."""
+"""Builds a scheduler from a configuration."""
 
 from __future__ import annotations
 
@@ -22,22 +22,18 @@ from batchwright.config import (
 from batchwright.config.sections import DEFAULT_MAX_MODEL_LEN, DEFAULT_NUM_BLOCKS
 from batchwright.context import Context, EngineLimits
 from batchwright.default_plugins import AUTO, DEFAULT_VICTIM
-from batchwright.engine import Engine
-from batchwright.exceptions import OUTSIDE, BatchwrightError, ConfigError, PluginError
+from batchwright.exceptions import OUTSIDE, BatchwrightError, PluginError
 from batchwright.fault_place import place_of_error
 from batchwright.hosts import check_host
 from batchwright.plugin_manager import PluginManager
 from batchwright.protocols import (
-    AttentionBackend,
     Component,
     Control,
     Estimator,
-    Executor,
     Feature,
     Gate,
     Limit,
     ModelInfo,
-    ModelSettings,
     Observer,
     Part,
     Resource,
@@ -98,7 +94,7 @@ class Assembly:
             ConfigError: Options exclude each other, or do not suit the model.
             PluginError: A component cannot be built.
         """
-        limits = self._limits(model, self._num_blocks(model))
+        limits = self.limits(model, self._num_blocks(model))
         check_combinations(self.config, limits.max_model_len)
         options = _common(SchedulerSettings, self.config.scheduler)
         settings = SchedulerSettings(**{**options, "compat": COMPAT[options["compat"]]})
@@ -106,42 +102,7 @@ class Assembly:
         components = self._components(limits, estimator)
         return Scheduler(components, settings, limits, self.clock, stopwatch)
 
-    def engine(self) -> Engine:
-        """Load the model and build the scheduler for it.
-
-        Raises:
-            ConfigError: No model is named, or the options do not suit it.
-            ModelError: The model cannot be loaded or served.
-            PluginError: A component cannot be built.
-        """
-        config = self.config
-        if config.model.path is None:
-            raise ConfigError("a run needs a model", path="model.path", source=config.source)
-        self._check_host("engine")
-        unknown = self._limits(None, num_blocks=0)
-        executor = self.make(config.once("executor"), unknown)
-        settings = self._model_settings(config.model.path, self._attention(unknown))
-        return self._engine(executor, settings)
-
-    def simulator(self) -> Engine:
-        """Build the engine of a simulation: the same scheduler, a simulated executor.
-
-        Raises:
-            ConfigError: The options exclude each other.
-            PluginError: A component cannot be built.
-        """
-        self._check_host("simulator", but=("executor", "attention"))
-        unknown = self._limits(None, num_blocks=0)
-        name = self.config.simulation.executor
-        use = self.config.named("executor", name, "simulation.executor")
-        truth = self.make(self.config.truth, unknown)
-        executor = self.make(use, unknown, estimator=truth)
-        is_known = self.config.simulation.oracle_estimator
-        settings = self._model_settings(self.config.model.path or "", attention=())
-        known = truth if is_known else None
-        return self._engine(executor, settings, estimator=known, stopwatch=MonotonicClock())
-
-    def _check_host(self, host: str, but: Sequence[str] = ()) -> None:
+    def check_host(self, host: str, but: Sequence[str] = ()) -> None:
         """Refuse what a host cannot do justice; kinds in ``but`` are none of its own."""
         chosen = (
             u for u in self.config.uses() if u.option and u.name != AUTO and u.kind not in but
@@ -149,37 +110,9 @@ class Assembly:
         found = [self.plugins.find(use.kind, use.name) for use in chosen]
         check_host(host, found, self.config.plugins.accept_degraded)
 
-    def _engine(self, executor: Executor, settings: ModelSettings, **given: Any) -> Engine:
-        """Load the model and build the scheduler for it."""
-        config = self.config
-        with naming(executor, "load", OSError):
-            model = executor.load(settings)
-        scheduler = self.scheduler(model, truth=executor.truth, **given)
-        with naming(executor, "allocate_kv"):
-            executor.allocate_kv(scheduler.limits.num_blocks, scheduler.limits.block_size)
-        for feature in scheduler.components.features:
-            with naming(feature, "executor_half"):
-                executor.install(feature.name, feature.executor_half())
-        return Engine(scheduler, executor, model, max_restarts=config.executor.max_restarts)
-
     def make_alone(self, use: Use) -> Any:
         """Build a component that belongs to no scheduler, e.g. a workload."""
-        return self.make(use, self._limits(None, num_blocks=0))
-
-    def inspect(self) -> ModelInfo | None:
-        """Ask the executor about its model without loading it; None if it cannot tell.
-
-        Raises:
-            ModelError: The model could not be served.
-            PluginError: A component cannot be built.
-        """
-        path, unknown = self.config.model.path, self._limits(None, num_blocks=0)
-        if path is None:
-            return None
-        executor: Executor = self.make(self.config.once("executor"), unknown)
-        settings = self._model_settings(path, self._attention(unknown))
-        with naming(executor, "inspect"):
-            return executor.inspect(settings)
+        return self.make(use, self.limits(None, num_blocks=0))
 
     def make(
         self, use: Use, limits: EngineLimits, context: type[Context] = Context, **parts: Any
@@ -311,31 +244,7 @@ class Assembly:
             return chosen
         return self.config.named("victim", policy.default_victim or DEFAULT_VICTIM)
 
-    def _model_settings(self, path: str, attention: Sequence[AttentionBackend]) -> ModelSettings:
-        return ModelSettings(
-            path=self._model_path(path),
-            dtype=self.config.model.dtype,
-            max_model_len=self.config.model.max_model_len,
-            seed=self.config.scheduler.seed,
-            attention=attention,
-            block_size=self.config.kv.block_size,
-        )
-
-    def _attention(self, limits: EngineLimits) -> Sequence[AttentionBackend]:
-        """The backend that is named; else all that take part in the choice, best first."""
-        chosen = self.config.once("attention")
-        if chosen.name != AUTO:
-            return (self.make(chosen, limits),)
-        offered = self.plugins.registrations("attention")
-        ranks = [(-rank, r.name) for r in offered if (rank := r.cls.preference) is not None]
-        names = [name for _, name in sorted(ranks)]
-        return tuple(self.make(self.config.named("attention", n), limits) for n in names)
-
-    def _model_path(self, path: str) -> str:
-        folder = self.config.resolve(path)
-        return str(folder) if folder.exists() else path
-
-    def _limits(self, model: ModelInfo | None, num_blocks: int) -> EngineLimits:
+    def limits(self, model: ModelInfo | None, num_blocks: int) -> EngineLimits:
         """The sizes of a run, as far as they are known."""
         lengths = (self.config.max_model_len, model and model.max_model_len)
         max_model_len = min((n for n in lengths if n is not None), default=DEFAULT_MAX_MODEL_LEN)

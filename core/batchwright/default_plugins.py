@@ -9,23 +9,32 @@ from __future__ import annotations
 
 from typing import Final
 
-COMMAND_PLUGIN: Final = "batchwright_plugins.command"
+COMMAND_PLUGIN: Final = "batchwright_cli.commands"
 """All that ``batchwright --help`` has to import."""
+MAIN: Final = "batchwright_cli.main"
+"""The module whose ``main`` is the command line."""
 
 DEFAULT_PLUGINS: Final = (
-    "batchwright_plugins.policy",
-    "batchwright_plugins.gate",
-    "batchwright_plugins.control",
-    "batchwright_plugins.limit",
-    "batchwright_plugins.victim",
-    "batchwright_plugins.preemption",
-    "batchwright_plugins.predictor",
-    "batchwright_plugins.estimator",
-    "batchwright_plugins.workload",
-    "batchwright_plugins.kv",
-    "batchwright_plugins.executor",
-    "batchwright_plugins.attention",
-    "batchwright_plugins.observer",
+    *(
+        f"batchwright_plugins.{kind}"
+        for kind in (
+            "policy",
+            "gate",
+            "control",
+            "limit",
+            "victim",
+            "preemption",
+            "predictor",
+            "kv",
+            "observer",
+        )
+    ),
+    "batchwright_engine.executor",
+    "batchwright_engine.attention",
+    "batchwright_lab.simulation",
+    "batchwright_lab.estimator",
+    "batchwright_lab.predictor",
+    "batchwright_lab.workload",
     COMMAND_PLUGIN,
 )
 """Modules that are registered before the plugins found by entry point."""

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from batchwright.assembly import Assembly
 from batchwright.config import Config
 from batchwright.testing.conformance import ExecutorConformance
 from batchwright.testing.executor import ScriptedExecutor
-from batchwright_plugins.executor.simulated import Simulated
-from batchwright_plugins.executor.torch_executor import TorchExecutor
+from batchwright_engine.assembly import EngineAssembly
+from batchwright_engine.executor.torch_executor import TorchExecutor
+from batchwright_lab.simulation.simulated import Simulated
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ class TestSimulated(ExecutorConformance):
         executor = super().build()
         limits = executor.ctx.limits
         config = Config.from_dict({})
-        assembly = Assembly(config, plugins=self.plugins())
+        assembly = EngineAssembly(config, plugins=self.plugins())
         executor.ctx.parts["estimator"] = assembly.make(config.once("estimator"), limits)
         return executor
 

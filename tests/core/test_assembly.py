@@ -14,6 +14,7 @@ from batchwright.plugin_manager import PluginManager
 from batchwright.protocols import AttentionBackend, Gate, ModelInfo, ModelSettings, SchedulingPolicy
 from batchwright.testing import make_plugin
 from batchwright.testing.executor import ScriptedExecutor
+from batchwright_engine.assembly import EngineAssembly
 
 
 def labels(scheduler: Scheduler) -> list[str]:
@@ -168,8 +169,10 @@ def inspected(*backends: tuple[str, int | None], **sections: Any) -> ModelInfo |
     ]
     plugin = make_plugin(attention=offered, executor=[Inspecting])
     config = Config.from_dict({"executor": {"use": "inspecting"}, **sections})
-    disabled = ("batchwright_plugins.attention",)
-    return Assembly(config, plugins=PluginManager.discover((), disabled, extra=[plugin])).inspect()
+    disabled = ("batchwright_engine.attention",)
+    return EngineAssembly(
+        config, plugins=PluginManager.discover((), disabled, extra=[plugin])
+    ).inspect()
 
 
 def test_attention_is_offered_by_preference() -> None:

@@ -142,7 +142,7 @@ def test_reading_plugins_imports_nothing_heavy():
     code = (
         "import sys\n"
         "from batchwright.plugin_manager import PluginManager\n"
-        "PluginManager.discover(defaults=('batchwright_plugins.command',), refuse_broken=False)\n"
+        "PluginManager.discover(defaults=('batchwright_cli.commands',), refuse_broken=False)\n"
         "heavy = {'torch', 'transformers', 'xformers', 'uvicorn', 'numpy', 'cattrs'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"
     )

@@ -14,8 +14,8 @@ from batchwright.hookspecs import HOOK_PREFIX, component_kinds
 from batchwright.plugin_manager import PluginManager
 from batchwright.protocols import Component, ExecutorHalf, Lifecycle
 from batchwright.testing.conformance import CONFORMANCE
-from batchwright_plugins.command.component_reference import render_components
-from batchwright_plugins.command.protocol_reference import contract_methods, render_protocols
+from batchwright_cli.reference.components import render_components
+from batchwright_cli.reference.protocols import contract_methods, render_protocols
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"

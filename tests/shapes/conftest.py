@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from batchwright import VirtualClock
-from batchwright.assembly import Assembly
 from batchwright.config import Config
 from batchwright.plugin_manager import PluginManager
 from batchwright.protocols import Arrival, Observer, Workload
 from batchwright.testing import make_plugin
-from batchwright_plugins.command.arriving import Arriving
-from batchwright_plugins.command.caps import Caps
-from batchwright_plugins.command.simulation import Simulation
+from batchwright_lab.simulation.arriving import Arriving
+from batchwright_lab.simulation.assembly import SimulatorAssembly
+from batchwright_lab.simulation.caps import Caps
+from batchwright_lab.simulation.simulation import Simulation
 
 STEP = {"base": 0.02, "per_token": 1e-4, "per_context_token": 1e-7, "per_attention": 0.0}
 """A step: 20 ms, 0.1 ms a token; 2048 tokens take 225 ms."""
@@ -168,7 +168,7 @@ def simulate() -> Callable[..., Run]:
             }
         )
         plugins = PluginManager.discover(extra=[make_plugin(observer=[Tokens])])
-        engine = Assembly(config, plugins=plugins, clock=VirtualClock()).simulator()
+        engine = SimulatorAssembly(config, plugins=plugins, clock=VirtualClock()).simulator()
         workload = Given(arrivals)
         caps = Caps(config.simulation.max_tokens, workload, random.Random(0))
         arriving = Arriving(workload.arrivals())

@@ -34,7 +34,7 @@ class Tokenizer(Protocol):
         left open and continued.
 
         Args:
-            messages: ``role`` and ``content``, texts; as ``batchwright.chat`` normalizes them,
+            messages: ``role`` and ``content``, texts; as the engine normalizes them,
                 ``name``, ``tool_call_id``, ``reasoning_content`` and ``tool_calls`` beside.
         """
         ...

@@ -9,6 +9,4 @@ def batchwright_register_predictor() -> list[Offer]:
     return [
         Offer("class-average", "batchwright_plugins.predictor.class_average:ClassAverage"),
         Offer("max-tokens", "batchwright_plugins.predictor.max_tokens:MaxTokens"),
-        Offer("noisy", "batchwright_plugins.predictor.oracle:Noisy"),
-        Offer("oracle", "batchwright_plugins.predictor.oracle:Oracle"),
     ]

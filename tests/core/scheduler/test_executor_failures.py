@@ -14,12 +14,13 @@ from attrs import evolve
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from batchwright import Engine, ExecutorError, SamplingParams
+from batchwright import ExecutorError, SamplingParams
 from batchwright.assembly import scheduler_from_config
 from batchwright.clock import VirtualClock
 from batchwright.protocols import ExecutorHalf, Feature, Gate, ModelSettings, Part, SchedulingPolicy
 from batchwright.testing import ScriptedExecutor, check_idle, make_plugin, prompt_tokens
 from batchwright.verdicts import ADMIT, Park, Pause, Release
+from batchwright_engine import Engine
 
 
 @pytest.fixture(autouse=True)

@@ -304,7 +304,7 @@ CASES: dict[str, dict[str, Case]] = {
         "num_own_blocks": Case("logged"),
         "audit": Case("logged"),
         "published_blocks": Case("logged"),
-        "leap": Case("logged"),  # called in simulations alone: see tests/simulation
+        "leap": Case("logged"),  # called in simulations alone: see tests/lab/simulation
         "num_usable_blocks": Case("logged"),
         "num_free_blocks": Case("run"),
         "usage": Case("logged"),
@@ -634,10 +634,10 @@ def test_failing_at_start(kind: str, method: str, act: Any) -> None:
 
 
 def engine_of(cls: type) -> Any:
-    from batchwright.assembly import Assembly
     from batchwright.config import Config
     from batchwright.plugin_manager import PluginManager
     from batchwright.testing import fakes
+    from batchwright_engine.assembly import EngineAssembly
 
     config = {
         "model": {"path": "none"},
@@ -646,7 +646,7 @@ def engine_of(cls: type) -> Any:
         "kv": {"num_blocks": 20, "block_size": 4},
     }
     plugins = PluginManager.discover((), (), extra=(fakes, make_plugin(feature=[cls])))
-    return Assembly(Config.from_dict(config), plugins=plugins, clock=VirtualClock()).engine()
+    return EngineAssembly(Config.from_dict(config), plugins=plugins, clock=VirtualClock()).engine()
 
 
 @pytest.mark.parametrize(("kind", "method", "case"), pairs("disabled"))

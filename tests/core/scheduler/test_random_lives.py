@@ -7,7 +7,6 @@ import random
 import pytest
 from attrs import evolve
 
-from batchwright.assembly import Assembly
 from batchwright.clock import VirtualClock
 from batchwright.config import Config
 from batchwright.exceptions import InvariantError, RequestRefusedError, StepError
@@ -17,6 +16,7 @@ from batchwright.scheduler.failures import Failures
 from batchwright.scheduler.yielding import Yielding
 from batchwright.testing import Driver, ScriptedExecutor, fakes, make_plugin
 from batchwright.testing.strategies import RequestPlan
+from batchwright_lab.simulation.assembly import SimulatorAssembly
 from batchwright_plugins.kv.paged import PagedKV
 from batchwright_plugins.policy.priority import Priority
 from batchwright_plugins.preemption.recompute import Recompute
@@ -209,7 +209,9 @@ class Life:
             eos_one_in=12,
             num_draft_tokens=draw.choice([0, 0, 1, 3]),
         )
-        assembly = Assembly(Config.from_dict(config), plugins=PLUGINS, clock=VirtualClock())
+        assembly = SimulatorAssembly(
+            Config.from_dict(config), plugins=PLUGINS, clock=VirtualClock()
+        )
         self.driver = Driver(assembly.scheduler(), executor, depth=depth)
         self.scheduler = self.driver.scheduler
         SCHEDULERS[:] = [self.scheduler]

@@ -41,7 +41,7 @@ from batchwright.testing.conformance import CONFORMANCE, Conformance, conformanc
 from batchwright.testing.executor import ScriptedExecutor
 from batchwright.testing.spy import Spy, overridden_methods
 from batchwright.verdicts import ADMIT, Skip, Stop
-from batchwright_plugins.attention.torch_paged import TorchAttention
+from batchwright_engine.attention.torch_paged import TorchAttention
 from batchwright_plugins.kv.paged import PagedKV
 
 

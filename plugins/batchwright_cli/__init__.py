@@ -1,0 +1,1 @@
+"""The command line: the command group, and a thin shell for each command."""

@@ -1,0 +1,1 @@
+"""Batches of prompts: read, answered, written down and measured."""

@@ -1,0 +1,89 @@
+"""Builds an engine from a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from batchwright.assembly import Assembly, naming
+from batchwright.context import EngineLimits
+from batchwright.default_plugins import AUTO
+from batchwright.exceptions import ConfigError
+from batchwright.protocols import AttentionBackend, Executor, ModelInfo, ModelSettings
+from batchwright_engine.engine import Engine
+
+
+class EngineAssembly(Assembly):
+    """Makes an engine: the scheduler, the executor and its model.
+
+    Args: see ``Assembly``.
+    """
+
+    def engine(self) -> Engine:
+        """Load the model and build the scheduler for it.
+
+        Raises:
+            ConfigError: No model is named, or the options do not suit it.
+            ModelError: The model cannot be loaded or served.
+            PluginError: A component cannot be built.
+        """
+        config = self.config
+        if config.model.path is None:
+            raise ConfigError("a run needs a model", path="model.path", source=config.source)
+        self.check_host("engine")
+        unknown = self.limits(None, num_blocks=0)
+        executor = self.make(config.once("executor"), unknown)
+        settings = self.model_settings(config.model.path, self._attention(unknown))
+        return self.engine_around(executor, settings)
+
+    def engine_around(self, executor: Executor, settings: ModelSettings, **given: Any) -> Engine:
+        """Load the model and build the scheduler for it."""
+        config = self.config
+        with naming(executor, "load", OSError):
+            model = executor.load(settings)
+        scheduler = self.scheduler(model, truth=executor.truth, **given)
+        with naming(executor, "allocate_kv"):
+            executor.allocate_kv(scheduler.limits.num_blocks, scheduler.limits.block_size)
+        for feature in scheduler.components.features:
+            with naming(feature, "executor_half"):
+                executor.install(feature.name, feature.executor_half())
+        return Engine(scheduler, executor, model, max_restarts=config.executor.max_restarts)
+
+    def inspect(self) -> ModelInfo | None:
+        """Ask the executor about its model without loading it; None if it cannot tell.
+
+        Raises:
+            ModelError: The model could not be served.
+            PluginError: A component cannot be built.
+        """
+        path, unknown = self.config.model.path, self.limits(None, num_blocks=0)
+        if path is None:
+            return None
+        executor: Executor = self.make(self.config.once("executor"), unknown)
+        settings = self.model_settings(path, self._attention(unknown))
+        with naming(executor, "inspect"):
+            return executor.inspect(settings)
+
+    def model_settings(self, path: str, attention: Sequence[AttentionBackend]) -> ModelSettings:
+        return ModelSettings(
+            path=self._model_path(path),
+            dtype=self.config.model.dtype,
+            max_model_len=self.config.model.max_model_len,
+            seed=self.config.scheduler.seed,
+            attention=attention,
+            block_size=self.config.kv.block_size,
+        )
+
+    def _attention(self, limits: EngineLimits) -> Sequence[AttentionBackend]:
+        """The backend that is named; else all that take part in the choice, best first."""
+        chosen = self.config.once("attention")
+        if chosen.name != AUTO:
+            return (self.make(chosen, limits),)
+        offered = self.plugins.registrations("attention")
+        ranks = [(-rank, r.name) for r in offered if (rank := r.cls.preference) is not None]
+        names = [name for _, name in sorted(ranks)]
+        return tuple(self.make(self.config.named("attention", n), limits) for n in names)
+
+    def _model_path(self, path: str) -> str:
+        folder = self.config.resolve(path)
+        return str(folder) if folder.exists() else path

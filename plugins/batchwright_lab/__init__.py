@@ -1,0 +1,1 @@
+"""The lab: simulations, workloads, step times, comparisons, replays and pictures of runs."""

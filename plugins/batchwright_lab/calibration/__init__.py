@@ -1,0 +1,1 @@
+"""Step times measured on this machine, and coefficients fitted to them."""

@@ -1,0 +1,1 @@
+"""Configurations as TOML, with their documentation."""

@@ -1,0 +1,1 @@
+"""Recorded runs: their decision logs, read back."""

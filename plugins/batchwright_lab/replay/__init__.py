@@ -1,0 +1,1 @@
+"""Replays: what another policy would have made of a recorded run."""

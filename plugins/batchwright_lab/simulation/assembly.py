@@ -1,0 +1,32 @@
+"""Builds the engine of a simulation from a configuration."""
+
+from __future__ import annotations
+
+from batchwright.clock import MonotonicClock
+from batchwright_engine.assembly import EngineAssembly
+from batchwright_engine.engine import Engine
+
+
+class SimulatorAssembly(EngineAssembly):
+    """Makes the engine of a simulation.
+
+    Args: see ``Assembly``.
+    """
+
+    def simulator(self) -> Engine:
+        """Build the engine of a simulation: the same scheduler, a simulated executor.
+
+        Raises:
+            ConfigError: The options exclude each other.
+            PluginError: A component cannot be built.
+        """
+        self.check_host("simulator", but=("executor", "attention"))
+        unknown = self.limits(None, num_blocks=0)
+        name = self.config.simulation.executor
+        use = self.config.named("executor", name, "simulation.executor")
+        truth = self.make(self.config.truth, unknown)
+        executor = self.make(use, unknown, estimator=truth)
+        is_known = self.config.simulation.oracle_estimator
+        settings = self.model_settings(self.config.model.path or "", attention=())
+        known = truth if is_known else None
+        return self.engine_around(executor, settings, estimator=known, stopwatch=MonotonicClock())
