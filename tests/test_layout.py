@@ -19,18 +19,23 @@ from batchwright.request import Request
 
 ROOT = Path(__file__).resolve().parents[1]
 CORE = ROOT / "core" / "batchwright"
-PLUGINS = ROOT / "plugins" / "batchwright_plugins"
+SOURCES = ROOT / "plugins"
+PACKAGES = (
+    "batchwright",
+    "batchwright_plugins",
+    "batchwright_engine",
+    "batchwright_lab",
+    "batchwright_cli",
+)
+"""A package imports itself and those on its left."""
+KINDS = SOURCES / "batchwright_plugins"
 HEAVY = {"torch", "transformers", "xformers", "safetensors", "tokenizers", "accelerate"}
 CORE_MAY_IMPORT = {"attrs", "importlib_metadata", "pluggy"}
 IMPORT_MAIN = "from batchwright_cli.main import main"
-READERS = {
-    ("command", "batchwright_plugins.observer.decision_trail"),
-    ("command", "batchwright_plugins.observer.replay_record"),
-}
-"""Kinds that read what another one writes, and with what."""
-SHARED = "compiled"
-"""No kind: what the compiled kernels of several are made of."""
-MAX_CORE_LINES = 3000
+MAX_CORE_LINES = 5000
+MAX_SCHEDULER_LINES = 2200
+MAX_FILE_LINES = 300
+MAX_CORE_FUNCTION_LINES = 40
 MAX_FUNCTION_LINES = 60
 
 
@@ -89,11 +94,21 @@ def test_core_imports_nothing_but_light_packages(path: Path) -> None:
         assert module.partition(".")[0] in allowed, f"{name_of(path)}:{line}: {module}"
 
 
-@pytest.mark.parametrize("path", modules(CORE), ids=name_of)
-def test_core_does_not_know_the_plugins_even_for_types(path: Path) -> None:
-    for line, module, _ in imports(parsed(path), package_of(path, CORE.parent)):
-        root = module.partition(".")[0]
-        assert root != "batchwright_plugins", f"{name_of(path)}:{line}: {module}"
+def folder_of(package: str) -> Path:
+    return CORE if package == "batchwright" else SOURCES / package
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_imports_of_packages_go_one_way(package: str) -> None:
+    """No package knows one on its right, not even for types."""
+    known = PACKAGES[: PACKAGES.index(package) + 1]
+    folder, others = folder_of(package), []
+    for path in modules(folder):
+        for line, module, _ in imports(parsed(path), package_of(path, folder.parent)):
+            root = module.partition(".")[0]
+            if root in PACKAGES and root not in known:
+                others.append(f"{name_of(path)}:{line}: {module}")
+    assert others == []
 
 
 def docstrings(tree: ast.AST) -> set[int]:
@@ -112,7 +127,7 @@ def docstrings(tree: ast.AST) -> set[int]:
 def component_names() -> set[str]:
     """Names of all components that ship with Batchwright."""
     found = PluginManager.discover().registrations()
-    return {r.name for r in found if r.module.startswith("batchwright_plugins")}
+    return {r.name for r in found if r.module.partition(".")[0] in PACKAGES}
 
 
 def test_core_names_no_component_outside_its_table() -> None:
@@ -138,30 +153,29 @@ def test_core_names_no_component_outside_its_table() -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("path", modules(PLUGINS), ids=name_of)
-def test_plugins_do_not_use_one_anothers_privates(path: Path) -> None:
-    """Nothing underscored is imported from another kind, nor from the core."""
-    kind = path.relative_to(PLUGINS).parts[0]
-    tree = parsed(path)
-    for line, module, names in imports(tree, package_of(path, PLUGINS.parent)):
+@pytest.mark.parametrize("path", modules(SOURCES), ids=name_of)
+def test_packages_do_not_use_one_anothers_privates(path: Path) -> None:
+    """Nothing underscored is imported from another package, nor from another kind."""
+    package, kind = path.relative_to(SOURCES).parts[:2]
+    own = [package, kind] if package == KINDS.name else [package]
+    for line, module, names in imports(parsed(path), package_of(path, SOURCES)):
         parts = module.split(".")
-        if parts[0] not in ("batchwright", "batchwright_plugins") or parts[1:2] == [kind]:
+        if parts[0] not in PACKAGES or parts[: len(own)] == own:
             continue
         private = [name for name in (*parts, *names) if name.startswith("_")]
         assert private == [], f"{name_of(path)}:{line}: {module} {private}"
 
 
-@pytest.mark.parametrize("kind", sorted(p.name for p in PLUGINS.iterdir() if p.is_dir()))
+@pytest.mark.parametrize("kind", sorted(p.name for p in KINDS.iterdir() if p.is_dir()))
 def test_kinds_do_not_import_one_another(kind: str) -> None:
     """A kind's plugins stand alone, so that each can be disabled or replaced."""
+    kinds = {p.name for p in KINDS.iterdir() if p.is_dir()}
     others = []
-    for path in modules(PLUGINS / kind):
-        for line, module, names in imports(parsed(path), package_of(path, PLUGINS.parent)):
+    for path in modules(KINDS / kind):
+        for line, module, names in imports(parsed(path), package_of(path, SOURCES)):
             parts = module.split(".")
-            if parts[0] != "batchwright_plugins":
-                continue
             used = parts[1:2] or names
-            if used[0] not in (kind, SHARED) and (kind, module) not in READERS:
+            if parts[0] == KINDS.name and used[0] in kinds - {kind}:
                 others.append(f"{name_of(path)}:{line}: {module}")
     assert others == []
 
@@ -193,24 +207,39 @@ def test_code_lines_leave_out_words(tmp_path: Path) -> None:
     assert code_lines(path) == 4
 
 
+def lines_of_code(folder: Path) -> int:
+    paths = [path for path in modules(folder) if CORE / "testing" not in path.parents]
+    return sum(code_lines(path) for path in paths)
+
+
 @pytest.mark.xfail(reason="the core is still larger than it is meant to be", strict=True)
 def test_core_is_small() -> None:
-    sizes = {
-        path: code_lines(path) for path in modules(CORE) if CORE / "testing" not in path.parents
-    }
-    assert sum(sizes.values()) < MAX_CORE_LINES
+    assert lines_of_code(CORE) < MAX_CORE_LINES
+
+
+@pytest.mark.xfail(reason="the scheduler is still larger than it is meant to be", strict=True)
+def test_scheduler_is_small() -> None:
+    assert lines_of_code(CORE / "scheduler") < MAX_SCHEDULER_LINES
+
+
+@pytest.mark.xfail(reason="some files are still longer than they are meant to be", strict=True)
+def test_files_are_short() -> None:
+    sizes = {name_of(p): len(p.read_text().splitlines()) for p in modules(CORE) + modules(SOURCES)}
+    assert {name: size for name, size in sizes.items() if size > MAX_FILE_LINES} == {}
 
 
 @pytest.mark.parametrize(
     "path",
-    [*modules(CORE), *modules(PLUGINS), *modules(ROOT / "contrib"), *modules(ROOT / "examples")],
+    [*modules(CORE), *modules(SOURCES), *modules(ROOT / "contrib"), *modules(ROOT / "examples")],
     ids=name_of,
 )
 def test_functions_are_short(path: Path) -> None:
+    is_core = CORE in path.parents and CORE / "testing" not in path.parents
+    most = MAX_CORE_FUNCTION_LINES if is_core else MAX_FUNCTION_LINES
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             size = (node.end_lineno or node.lineno) - node.lineno + 1
-            assert size <= MAX_FUNCTION_LINES, f"{name_of(path)}:{node.lineno}: {size} lines"
+            assert size <= most, f"{name_of(path)}:{node.lineno}: {size} lines"
 
 
 @pytest.mark.parametrize(
@@ -224,7 +253,7 @@ def test_functions_are_short(path: Path) -> None:
 )
 def test_nothing_heavy_is_imported_before_it_is_needed(program: str) -> None:
     probe = f"import sys; {program}; print('\\n'.join(sys.modules))"
-    paths = f"{CORE.parent}:{PLUGINS.parent}"
+    paths = f"{CORE.parent}:{SOURCES}"
     done = subprocess.run(
         [sys.executable, "-c", probe],
         capture_output=True,
