@@ -8,20 +8,14 @@ from typing import Any
 import attrs
 import pytest
 
-from batchwright import (
-    Engine,
-    ExecutorError,
-    RequestRefusedError,
-    SamplingParams,
-    Scheduler,
-    VirtualClock,
-)
+from batchwright import ExecutorError, RequestRefusedError, SamplingParams, Scheduler, VirtualClock
 from batchwright.assembly import scheduler_from_config
 from batchwright.messages import TokenLogprobs
 from batchwright.protocols import Gate, ModelSettings
 from batchwright.testing import ScriptedExecutor, make_plugin
 from batchwright.testing.model import ScriptedModel
 from batchwright.verdicts import ADMIT, Park, Stop
+from batchwright_engine import Engine
 
 
 class Letters:
