@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from batchwright.assembly import Assembly, naming
-from batchwright.context import EngineLimits
+from batchwright.context import Sizes
 from batchwright.default_plugins import AUTO
 from batchwright.exceptions import ConfigError
 from batchwright.protocols import AttentionBackend, Executor, ModelInfo, ModelSettings
@@ -30,7 +30,7 @@ class EngineAssembly(Assembly):
         config = self.config
         if config.model.path is None:
             raise ConfigError("a run needs a model", path="model.path", source=config.source)
-        self.check_host("engine")
+        self.check_runtime("engine")
         unknown = self.limits(None, num_blocks=0)
         executor = self.make(config.once("executor"), unknown)
         settings = self.model_settings(config.model.path, self._attention(unknown))
@@ -43,10 +43,10 @@ class EngineAssembly(Assembly):
             model = executor.load(settings)
         scheduler = self.scheduler(model, truth=executor.truth, **given)
         with naming(executor, "allocate_kv"):
-            executor.allocate_kv(scheduler.limits.num_blocks, scheduler.limits.block_size)
+            executor.allocate_kv(scheduler.sizes.num_blocks, scheduler.sizes.block_size)
         for feature in scheduler.components.features:
-            with naming(feature, "executor_half"):
-                executor.install(feature.name, feature.executor_half())
+            with naming(feature, "worker_side"):
+                executor.install(feature.name, feature.worker_side())
         return Engine(scheduler, executor, model, max_restarts=config.executor.max_restarts)
 
     def inspect(self) -> ModelInfo | None:
@@ -74,7 +74,7 @@ class EngineAssembly(Assembly):
             block_size=self.config.kv.block_size,
         )
 
-    def _attention(self, limits: EngineLimits) -> Sequence[AttentionBackend]:
+    def _attention(self, limits: Sizes) -> Sequence[AttentionBackend]:
         """The backend that is named; else all that take part in the choice, best first."""
         chosen = self.config.once("attention")
         if chosen.name != AUTO:

@@ -36,8 +36,8 @@ class Engine:
     """Answers prompts with a real model. Synchronous: it computes when it is stepped.
 
     One thread drives it (``step``, ``generate``, ``close``); ``add`` and ``abort`` may be called
-    from any thread, while a step goes on, too, and so may ``scheduler.notify`` and
-    ``scheduler.release``. If nothing can be computed before one of these is called, ``step``
+    from any thread, while a step goes on, too, and so may ``scheduler.signal`` and
+    ``scheduler.signal``. If nothing can be computed before one of these is called, ``step``
     sleeps until it is, for a second at most.
 
     With ``scheduler.pipeline_depth`` over 1 it also computes between steps, if the executor
@@ -64,7 +64,7 @@ class Engine:
         self.decisions = Decisions()
         self._max_restarts = max_restarts
         self._num_failures = 0
-        self._leaps = overrides(executor, "leap") and not executor.has_halves
+        self._leaps = overrides(executor, "leap") and not executor.has_worker_sides
         overlaps = scheduler.pipeline_depth > 1 and executor.runs_in_background
         self._pipeline = (BackgroundPipeline if overlaps else Pipeline)(executor, self.phases)
         self._answers: dict[str, Answer] = {}
@@ -155,7 +155,7 @@ class Engine:
         self.scheduler.bell.ring()
         return request_id
 
-    def submit(self, request: Request) -> None:
+    def pre_enqueue(self, request: Request) -> None:
         """Queue a request whose answer the caller collects from ``advance``.
 
         Raises:
@@ -410,7 +410,7 @@ class Engine:
         scheduler, clock, seconds = self.scheduler, self.scheduler.clock, LONGEST_SLEEP
         if scheduler.has_notices:
             return  # some request was woken
-        guard, alarm = scheduler.guard, scheduler.next_alarm
+        guard, alarm = scheduler.guard, scheduler.next_timer
         if alarm is not None and not isinstance(clock, MonotonicClock):
             clock.wait_until(alarm)
             return
@@ -419,7 +419,7 @@ class Engine:
         elif guard.awaits_outside and not self._tells_sleep:
             self._tells_sleep = True
             _log.warning("nothing can be computed before an event outside: %s", self._waiting())
-        if self.executor.has_halves or guard.awaits_resource or scheduler.view.is_paused:
+        if self.executor.has_worker_sides or guard.awaits_resource or scheduler.view.is_paused:
             seconds = min(seconds, POLL)  # what comes of it rings no bell
         elif alarm is None and not guard.awaits_outside:
             return  # the progress guard will step in

@@ -73,7 +73,7 @@ class Lies(SchedulingPolicy):
     def key(self, request):
         return 0
 
-    def yield_running(self, view):
+    def running_to_preempt(self, view):
         return ["nobody"]
 
 
@@ -370,7 +370,7 @@ def test_who_fails_is_named_and_the_others_go_on(folder: Path) -> None:
     assert found["raises"].startswith("12 of 12 requests failed, the first: policy 'raises' (")
     assert "key() raised LookupError: no key for this" in found["raises"]
     assert "policy 'lies'" in found["lies"]
-    assert "yield_running(): returned ('nobody',), expected Pause and Release" in found["lies"]
+    assert "running_to_preempt(): returned ('nobody',), expected Pause and Release" in found["lies"]
     assert found["dies"] == "its process died: exit code 7"
     counts = [row["num_component_faults"] for row in table(folder)]
     assert counts == ["0", "12", "", "", "0"]
@@ -575,8 +575,8 @@ from batchwright.verdicts import Park
 class Parks(Gate):
     name = "parks"
 
-    def candidate(self, request, view):
-        return Park("nothing")
+    def pre_filter(self, request, view):
+        return Wait("nothing")
 
 
 @hookimpl

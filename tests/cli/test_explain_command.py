@@ -13,7 +13,7 @@ from batchwright.assembly import scheduler_from_config
 from batchwright.clock import VirtualClock
 from batchwright.protocols import SchedulingPolicy
 from batchwright.testing import Driver, drive, fakes, make_plugin, make_request
-from batchwright.verdicts import Pause
+from batchwright.verdicts import Preempt
 from batchwright_cli.main import main
 from batchwright_lab.recording.story import tell_grants
 from batchwright_plugins.observer.decision_trail import follow
@@ -89,11 +89,11 @@ class Pauses(SchedulingPolicy):
     def setup(self) -> None:
         self.paused = False
 
-    def yield_running(self, view: Any) -> Any:
+    def running_to_preempt(self, view: Any) -> Any:
         if self.paused or view.step_id < 3:
             return []
         self.paused = True
-        return [Pause(next(iter(view.running)))]
+        return [Preempt(next(iter(view.running)), keep_blocks=True)]
 
 
 def test_pause_is_a_wait_with_blocks_kept(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_waiting_lists_each_with_its_reason(tmp_path: Path) -> None:
 
     lines = said.output.splitlines()
     assert lines[0] == "step 2, 2 s: 1 run, 2 wait"
-    assert lines[1].startswith("parked  gate 'hint': as its hints say (parked on 'image')")
+    assert lines[1].startswith("parked  gate 'hint': as its hints say (waits for 'image')")
     assert lines[2].startswith("held    gate 'hint'")
 
 

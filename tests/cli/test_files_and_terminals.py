@@ -447,7 +447,7 @@ def test_row_of_a_request_that_fails_has_the_keys_of_the_others(folder: Path) ->
         class Odd(Gate):
             name = "odd"
 
-            def candidate(self, request, view):
+            def pre_filter(self, request, view):
                 return 1 / 0 if request.num_prompt_tokens > 100 else ADMIT
 
         @hookimpl

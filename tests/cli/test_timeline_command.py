@@ -19,7 +19,7 @@ from batchwright.assembly import scheduler_from_config
 from batchwright.clock import VirtualClock
 from batchwright.protocols import SchedulingPolicy
 from batchwright.testing import Driver, drive, fakes, make_plugin, make_request
-from batchwright.verdicts import Pause
+from batchwright.verdicts import Preempt
 from batchwright_cli.main import main
 from batchwright_lab.recording.spans import Span, Spans
 from batchwright_lab.timeline.timeline_svg import _ticks
@@ -97,9 +97,9 @@ class Yields(SchedulingPolicy):
 
     name = "yields"
 
-    def yield_running(self, view):
+    def running_to_preempt(self, view):
         if view.step_id == 2:
-            yield Pause(next(iter(view.running)))
+            yield Preempt(next(iter(view.running)), keep_blocks=True)
 
 
 def test_spans_of_a_pause(tmp_path: Path) -> None:
@@ -198,11 +198,11 @@ def test_trace_of_whatever_happens_is_well_formed(tmp_path: Path, seed: int) -> 
         for _ in range(draw.choice([0, 0, 1, 2]) if step < 40 else 0):
             hints = draw.choice([{}, {}, {"park": "x"}, {"skip": "y"}, {"hold": 3}])
             name = f"r{draw.randrange(6)}"
-            if name not in scheduler.requests and name not in scheduler.view.untold_ends:
+            if name not in scheduler.requests and name not in scheduler.view.unreported_ends:
                 request = make_request(name, draw.randint(1, 30), draw.randint(1, 30), hints=hints)
                 driver.add(request)
         if draw.random() < 0.1:
-            scheduler.notify("x")
+            scheduler.signal("x")
         if scheduler.requests and draw.random() < 0.2:
             driver.abort(draw.choice(list(scheduler.requests)))
         driver.turn()

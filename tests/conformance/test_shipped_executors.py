@@ -55,7 +55,7 @@ class TestSimulated(ExecutorConformance):
     def build(self) -> Simulated:
         """In a simulation it is given an estimator."""
         executor = super().build()
-        limits = executor.ctx.limits
+        limits = executor.ctx.sizes
         config = Config.from_dict({})
         assembly = EngineAssembly(config, plugins=self.plugins())
         executor.ctx.parts["estimator"] = assembly.make(config.once("estimator"), limits)

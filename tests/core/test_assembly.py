@@ -34,7 +34,7 @@ def test_the_empty_configuration() -> None:
         "predictor 'max-tokens'",
         "gate 'full-need'",
     ]
-    limits = scheduler.limits
+    limits = scheduler.sizes
     assert (limits.max_num_seqs, limits.max_num_batched_tokens, limits.max_model_len) == (
         256,
         2048,

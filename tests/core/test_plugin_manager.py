@@ -260,7 +260,7 @@ def test_fault_of_another_kind_is_not_blamed(install_distribution):
 
 OFFERED = """
     from batchwright.hookspecs import hookimpl
-    from batchwright.offer import Offer
+    from batchwright.lazy_component import Offer
 
     @hookimpl
     def batchwright_register_policy():

@@ -14,7 +14,7 @@ from batchwright.messages import TokenLogprobs
 from batchwright.protocols import Gate, ModelSettings
 from batchwright.testing import ScriptedExecutor, make_plugin
 from batchwright.testing.model import ScriptedModel
-from batchwright.verdicts import ADMIT, Park, Stop
+from batchwright.verdicts import ADMIT, Stop, Wait
 from batchwright_engine import Engine
 
 
@@ -36,7 +36,7 @@ def make_engine(
 ) -> Engine:
     sections.setdefault("kv", {"num_blocks": 40, "block_size": 4})
     scheduler = scheduler_from_config(sections, clock=VirtualClock(), plugins=plugins)
-    executor = ScriptedExecutor.standalone(scheduler.limits.num_blocks, scheduler.limits.block_size)
+    executor = ScriptedExecutor.standalone(scheduler.sizes.num_blocks, scheduler.sizes.block_size)
     model = attrs.evolve(executor.load(ModelSettings(path="scripted")), tokenizer=tokenizer)
     return Engine(scheduler, executor, model, max_restarts=2)
 
@@ -337,8 +337,8 @@ def test_parked_requests_are_reported_and_slept_for(caplog: pytest.LogCaptureFix
     class Parks(Gate):
         name = "parks"
 
-        def submit(self, request: Any) -> Any:
-            return Park("door", "waits for the door")
+        def pre_enqueue(self, request: Any) -> Any:
+            return Wait("door", "waits for the door")
 
     engine = make_engine(plugins=[make_plugin(gate=[Parks])], gate=[{"use": "parks"}])
     engine.add([1, 2], SamplingParams(max_tokens=2))
@@ -347,7 +347,7 @@ def test_parked_requests_are_reported_and_slept_for(caplog: pytest.LogCaptureFix
     assert engine.step() == engine.step() == []
     assert sleeps == [1.0, 1.0]
     assert caplog.text.count("request-0 (gate 'parks': waits for the door") == 1
-    engine.scheduler.notify("door")
+    engine.scheduler.signal("door")
     while engine.has_unfinished:
         (last,) = engine.step()
     assert last.finished
@@ -358,13 +358,13 @@ def test_an_alarm_is_slept_for() -> None:
         name = "later"
 
         def setup(self) -> None:
-            self.ctx.alarm(5.0)
+            self.ctx.call_at(5.0)
             self.is_open = False
 
-        def on_alarm(self, payload: Any) -> None:
+        def on_timer(self, payload: Any) -> None:
             self.is_open = True
 
-        def candidate(self, request: Any, view: Any) -> Any:
+        def pre_filter(self, request: Any, view: Any) -> Any:
             return ADMIT if self.is_open else Stop("later")
 
     engine = make_engine(plugins=[make_plugin(gate=[Later])], gate=[{"use": "later"}])

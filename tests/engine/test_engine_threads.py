@@ -12,7 +12,7 @@ from batchwright import MonotonicClock, SamplingParams, Scheduler, StepError, Vi
 from batchwright.assembly import scheduler_from_config
 from batchwright.protocols import Gate, ModelSettings, Resource
 from batchwright.testing import ScriptedExecutor, make_plugin, make_request
-from batchwright.verdicts import ADMIT, Park, Stop
+from batchwright.verdicts import ADMIT, Stop, Wait
 from batchwright_engine import Engine
 
 TWO = SamplingParams(max_tokens=2, ignore_eos=True)
@@ -28,8 +28,8 @@ def make_engine(*, plugins: Any = (), **sections: Any) -> Engine:
 class Parks(Gate):
     name = "parks"
 
-    def submit(self, request: Any) -> Any:
-        return Park("door")
+    def pre_enqueue(self, request: Any) -> Any:
+        return Wait("door")
 
 
 def in_thread(work: Callable[[], Any]) -> Any:
@@ -80,7 +80,7 @@ def test_a_request_that_is_added_while_a_step_is_planned_waits_for_that() -> Non
     class Interrupted(Gate):
         name = "interrupted"
 
-        def candidate(self, request: Any, view: Any) -> Any:
+        def pre_filter(self, request: Any, view: Any) -> Any:
             if not threads:
                 threads.append(threading.Thread(target=engine.add, args=([3, 4], TWO)))
                 threads[0].start()
@@ -110,7 +110,7 @@ def test_a_sleeping_engine_is_woken_by_a_notice() -> None:
     thread = threading.Thread(target=lambda: ended.append(finish(engine)))
     thread.start()
     assert sleeps.wait(60)
-    engine.scheduler.notify("door")
+    engine.scheduler.signal("door")
     thread.join(50)
     assert ended == [{"request-0": "length"}]
 
@@ -143,7 +143,7 @@ def test_a_scheduler_refuses_another_thread_by_name() -> None:
     class Asks(Gate):
         name = "asks"
 
-        def candidate(self, request: Any, view: Any) -> Any:
+        def pre_filter(self, request: Any, view: Any) -> Any:
             found.append(in_thread(lambda: scheduler.add_request(make_request("b", 4, 2))))
             return ADMIT
 
@@ -164,7 +164,7 @@ class Slow(Resource):
     def reserve(self, request: Any) -> bool:
         return self.is_loaded or request.adapter is None
 
-    def release(self, request: Any) -> None:
+    def unreserve(self, request: Any) -> None:
         pass
 
     def waits_for(self, request: Any) -> str | None:
@@ -174,7 +174,7 @@ class Slow(Resource):
 class Holds(Gate):
     name = "holds"
 
-    def candidate(self, request: Any, view: Any) -> Any:
+    def pre_filter(self, request: Any, view: Any) -> Any:
         return Stop("held") if request.adapter is None else ADMIT
 
 
@@ -191,7 +191,7 @@ def test_the_guard_overrules_no_gate_while_something_waits_for_the_outside(
     assert b.steps(200) == [{}] * 200
     assert b.scheduler.guard.num_interventions == 0
     b.scheduler.components.resources[0].is_loaded = True
-    b.scheduler.release("loaded")
+    b.scheduler.signal("loaded")
     assert b.step() == {"adapted": 4}
     b.drain(limit=20)  # nothing waits for the outside now: the gate contradicts itself
     assert b.scheduler.guard.num_interventions > 0
@@ -201,8 +201,8 @@ def test_the_guard_leaves_parked_requests_and_gates_alone(make_bench: Any) -> No
     class Either(Holds):
         name = "either"
 
-        def submit(self, request: Any) -> Any:
-            return ADMIT if request.adapter is None else Park("door")
+        def pre_enqueue(self, request: Any) -> Any:
+            return ADMIT if request.adapter is None else Wait("door")
 
     sections = {"gate": [{"use": "either"}]}
     b = make_bench(plugins=[make_plugin(gate=[Either])], sections=sections)
@@ -210,7 +210,7 @@ def test_the_guard_leaves_parked_requests_and_gates_alone(make_bench: Any) -> No
     b.add("held", 4, 1)
     assert b.steps(20) == [{}] * 20
     assert b.scheduler.guard.num_interventions == 0
-    b.scheduler.notify("door")
+    b.scheduler.signal("door")
     b.drain(limit=20)
 
 
@@ -221,7 +221,7 @@ def test_an_alarm_does_not_keep_a_notice_waiting() -> None:
     engine.add([1, 2], TWO)
     waits: list[float] = []
     engine.scheduler.bell.wait = (  # type: ignore[method-assign]
-        lambda num_rings, seconds: waits.append(seconds) or engine.scheduler.notify("door")
+        lambda num_rings, seconds: waits.append(seconds) or engine.scheduler.signal("door")
     )
     assert finish(engine) == {"request-0": "length"}
     assert waits == [1.0]

@@ -18,7 +18,7 @@ import pytest
 from batchwright import ExecutorError, SamplingParams, VirtualClock
 from batchwright.assembly import scheduler_from_config
 from batchwright.messages import ModelOutput, SchedulerOutput
-from batchwright.protocols import ExecutorHalf, ModelSettings, Observer
+from batchwright.protocols import ModelSettings, Observer, WorkerSide
 from batchwright.testing import ScriptedExecutor, make_plugin
 from batchwright.testing.model import ScriptedModel
 from batchwright_engine import Engine
@@ -184,7 +184,7 @@ def test_steps_are_computed_in_order_on_one_thread(depth: int) -> None:
     """Each once, and never two at a time; halves of features are called there, too."""
     calls = []
 
-    class Half(ExecutorHalf):
+    class Half(WorkerSide):
         def before_step(self, plan: SchedulerOutput, extra: Any) -> None:
             calls.append((threading.get_ident(), "before", plan.step_id))
 
@@ -235,7 +235,7 @@ def test_plans_behind_one_that_failed_are_not_computed() -> None:
 def test_half_that_fails_is_named() -> None:
     """As a failure of the step, wherever it is computed."""
 
-    class Half(ExecutorHalf):
+    class Half(WorkerSide):
         def after_step(self, plan: SchedulerOutput, output: ModelOutput) -> None:
             raise ValueError("no meter")
 

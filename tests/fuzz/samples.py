@@ -37,7 +37,7 @@ policy = "priority"
 max_num_seqs = 4
 
 [policy.priority]
-displaces = true
+preempts = true
 
 [kv]
 block_size = 16

@@ -124,7 +124,7 @@ def _options(registration: Registration) -> list[dict[str, Any]]:
 
 def _support(registration: Registration, host: str) -> dict[str, dict[str, str]]:
     """By capability, how a host honours it, and why not exactly."""
-    from batchwright.hosts import capabilities, support
+    from batchwright.runtimes import capabilities, support
 
     answers = {name: support(host, name) for name in capabilities(registration)}
     return {name: {"level": s.level, "why": s.why} for name, s in answers.items()}

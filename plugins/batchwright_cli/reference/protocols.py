@@ -9,7 +9,7 @@ from typing import Any
 
 from batchwright import hookspecs
 from batchwright.hookspecs import HOOK_PREFIX, component_kinds
-from batchwright.protocols import Component, ExecutorHalf, Lifecycle
+from batchwright.protocols import Component, Lifecycle, WorkerSide
 from batchwright.protocols.attention import LayerCall
 from batchwright.testing.conformance import CONFORMANCE
 
@@ -36,7 +36,7 @@ with when it is called, what it may answer, and its cost class:
 
 _COMPANIONS = {
     "attention": (LayerCall, "### What `forward` is given: a `LayerCall`"),
-    "feature": (ExecutorHalf, "### Its half in the executor"),
+    "feature": (WorkerSide, "### Its half in the executor"),
 }
 """By kind, a second class that its contract speaks of, and the heading of that."""
 

@@ -75,12 +75,12 @@ class $component(Gate):
     def setup(self) -> None:
         self._running: dict[str, None] = {}
 
-    def candidate(self, request: RequestView, view: StepView) -> Verdict:
+    def pre_filter(self, request: RequestView, view: StepView) -> Verdict:
         is_long = request.num_prompt_tokens > self.options.tokens
         if not is_long or len(self._running) < self.options.requests:
             return ADMIT
         # It is looked at again when the key is released: until then it costs nothing.
-        return Skip(until=self.ctx.path, reason=f"{len(self._running)} long prompts run")
+        return Defer(until=self.ctx.path, reason=f"{len(self._running)} long prompts run")
 
     def on_admit(self, request: RequestView, hit: int, need: int) -> None:
         if request.num_prompt_tokens > self.options.tokens:
@@ -95,7 +95,7 @@ class $component(Gate):
     def _leave(self, request: RequestView) -> None:
         if request.request_id in self._running:
             del self._running[request.request_id]
-            self.ctx.release(self.ctx.path)
+            self.ctx.signal(self.ctx.path)
 
 
 @hookimpl
@@ -132,7 +132,7 @@ class $component(Limit):
     name = "$name"
     Options = Options
 
-    def grant(self, request: RequestView, num_tokens: int, view: StepView) -> int:
+    def max_tokens(self, request: RequestView, num_tokens: int, view: StepView) -> int:
         if view.num_running <= 1:
             return num_tokens
         return min(num_tokens, self.options.tokens)
@@ -202,7 +202,7 @@ class $component(Control):
     def caps(self, view: StepView) -> Caps | None:
         if not view.num_running:
             return None
-        share = int(self.options.share * self.ctx.limits.max_num_batched_tokens)
+        share = int(self.options.share * self.ctx.sizes.max_num_batched_tokens)
         return Caps(num_prefill_tokens=max(1, share))
 
 

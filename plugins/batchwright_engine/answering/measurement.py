@@ -115,5 +115,5 @@ def _percentiles(results: _Results, name: str) -> dict[str, float | None]:
 
 
 def _limits(engine: Engine, num_prompts: int) -> dict[str, float]:
-    rows = min(num_prompts, engine.scheduler.limits.max_num_seqs)
+    rows = min(num_prompts, engine.scheduler.sizes.max_num_seqs)
     return {"rows": rows, **engine.measure_limits(rows)}

@@ -50,7 +50,7 @@ def start_lines(engine: Engine, num_prompts: int) -> Iterator[str]:
 
 def sizes(engine: Engine) -> str:
     """How much the engine takes on at a time."""
-    limits = engine.scheduler.limits
+    limits = engine.scheduler.sizes
     return (
         f"at most {limits.max_num_seqs} at a time and "
         f"{limits.max_num_batched_tokens} tokens a step, in "

@@ -123,7 +123,7 @@ def measure(config: Config) -> Calibration:
 def _exercise(engine: Engine) -> None:
     """Answer prompts of many lengths, more and more of them at a time."""
     chance = random.Random(0)
-    limits, vocab_size = engine.scheduler.limits, engine.model.vocab_size
+    limits, vocab_size = engine.scheduler.sizes, engine.model.vocab_size
     room = min(
         limits.max_model_len, engine.scheduler.kv_manager.num_usable_blocks * limits.block_size
     )

@@ -32,7 +32,7 @@ _COLUMNS: Final = {
     "cached_tokens": "num_cached_tokens",
     "recomputed_tokens": "num_recomputed_tokens",
     "preemptions": "num_preemptions",
-    "displacements": "num_displacements",
+    "displacements": "num_policy_preemptions",
 }
 _read: Final = attrgetter(*_COLUMNS.values())
 

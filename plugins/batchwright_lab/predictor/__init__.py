@@ -1,12 +1,12 @@
 """Predictors that know the true output lengths, for simulations."""
 
 from batchwright.hookspecs import hookimpl
-from batchwright.offer import Offer
+from batchwright.lazy_component import LazyComponent
 
 
 @hookimpl
-def batchwright_register_predictor() -> list[Offer]:
+def batchwright_register_predictor() -> list[LazyComponent]:
     return [
-        Offer("noisy", "batchwright_lab.predictor.oracle:Noisy"),
-        Offer("oracle", "batchwright_lab.predictor.oracle:Oracle"),
+        LazyComponent("noisy", "batchwright_lab.predictor.oracle:Noisy"),
+        LazyComponent("oracle", "batchwright_lab.predictor.oracle:Oracle"),
     ]

@@ -10,7 +10,7 @@ from attrs import frozen
 
 from batchwright.exceptions import OUTSIDE
 from batchwright.option import option
-from batchwright.protocols import Component, Hosted, Lifecycle, SchedulingPolicy, Victim
+from batchwright.protocols import Component, Lifecycle, SchedulingPolicy, Subcomponent, Victim
 from batchwright.protocols.component import overrides
 from batchwright.queues import Ticket, WaitingQueue
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from batchwright.protocols.policy import Key
     from batchwright.request_view import RequestView
     from batchwright.step_view import Running, StepView
-    from batchwright.verdicts import Pause, Release
 
 __all__ = ["HANDOVER", "HandoverPolicy", "HandoverVictim"]
 
@@ -110,13 +109,13 @@ class _Handover(Component, Lifecycle):
 
 
 _EVENTS: Final = ("on_add", "on_admit", "on_preempt", "on_finish")
-_WISHES: Final = ("account", "running_key", "yield_running", "displaces")
+_WISHES: Final = ("account", "running_key", "running_to_preempt", "preempts")
 
 
 class HandoverPolicy(_Handover, SchedulingPolicy):
     """Two policies, each with a queue of its own, in which the same requests wait."""
 
-    hosts = {name: Hosted("policy", name) for name in ("first", "then")}
+    hosts = {name: Subcomponent("policy", name) for name in ("first", "then")}
 
     def make_queue(self) -> WaitingQueue:
         return TwinQueue(self)
@@ -142,19 +141,19 @@ class HandoverPolicy(_Handover, SchedulingPolicy):
         key: Key = self.chosen.running_key(request)
         return key
 
-    def yield_running(self, view: StepView) -> Iterable[Pause | Release]:
-        yielded: Iterable[Pause | Release] = self.chosen.yield_running(view)
+    def running_to_preempt(self, view: StepView) -> Iterable[Preempt]:
+        yielded: Iterable[Preempt] = self.chosen.running_to_preempt(view)
         return yielded
 
-    def displaces(self, waiting: RequestView, running: RequestView) -> bool:
-        answer: bool = self.chosen.displaces(waiting, running)
+    def preempts(self, waiting: RequestView, running: RequestView) -> bool:
+        answer: bool = self.chosen.preempts(waiting, running)
         return answer
 
 
 class HandoverVictim(_Handover, Victim):
     """Two victims."""
 
-    hosts = {name: Hosted("victim", name) for name in ("first", "then")}
+    hosts = {name: Subcomponent("victim", name) for name in ("first", "then")}
 
     def choose(self, running: Running, needy: RequestView, view: StepView) -> RequestView:
         chosen: RequestView = self.chosen.choose(running, needy, view)

@@ -146,7 +146,7 @@ class ReplayDrive:
             self._add(request, number)
 
     def _add(self, request: RecordedRequest, number: int) -> None:
-        block_size = self._scheduler.limits.block_size
+        block_size = self._scheduler.sizes.block_size
         answer = make_answer(request, number, block_size)
         given = {key: request.fields[key] for key in _FIELDS if key in request.fields}
         self._executor.answers.give(request.request_id, answer)
@@ -196,7 +196,7 @@ class ReplayDrive:
 
     def _idle(self) -> None:
         """Nothing could be computed: go on to what comes next."""
-        alarm = self._scheduler.next_alarm
+        alarm = self._scheduler.next_timer
         moment = min(self._next_time, _FOREVER if alarm is None else alarm, self._end_time)
         if moment < _FOREVER:
             self._clock.wait_until(moment)

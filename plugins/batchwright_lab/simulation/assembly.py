@@ -20,7 +20,7 @@ class SimulatorAssembly(EngineAssembly):
             ConfigError: The options exclude each other.
             PluginError: A component cannot be built.
         """
-        self.check_host("simulator", but=("executor", "attention"))
+        self.check_runtime("simulator", but=("executor", "attention"))
         unknown = self.limits(None, num_blocks=0)
         name = self.config.simulation.executor
         use = self.config.named("executor", name, "simulation.executor")

@@ -155,7 +155,7 @@ class Simulation:
 
     def _idle(self) -> None:
         """Nothing could be computed: go on to what comes next."""
-        moment = min(self.arriving.next_time, self._scheduler.next_alarm or _FOREVER)
+        moment = min(self.arriving.next_time, self._scheduler.next_timer or _FOREVER)
         if moment < _FOREVER:
             self._wait_until(moment)
         elif not self._scheduler.has_notices:
@@ -213,7 +213,7 @@ class Simulation:
         if self.is_closed_loop:
             with naming(self._workload, "on_finish"):
                 self.arriving.follow(self._workload.on_finish(arrival, request.view))
-        request.let_go()
+        request.drop_view()
 
     def _check_limits(self) -> None:
         now, num_waiting = self._clock.now(), self._scheduler.num_waiting

@@ -71,7 +71,7 @@ class Stats(Observer):
             self._begin = request.arrival_time
 
     def on_admit(self, request: RequestView, hit: int, need: int) -> None:
-        if request.num_preemptions == 0 and request.num_displacements == 0:  # the first time
+        if request.num_preemptions == 0 and request.num_policy_preemptions == 0:  # the first time
             self._num_queried_tokens += request.num_prompt_tokens
             self._num_hit_tokens += hit
 

@@ -1,12 +1,12 @@
 """Predictors of output lengths."""
 
 from batchwright.hookspecs import hookimpl
-from batchwright.offer import Offer
+from batchwright.lazy_component import LazyComponent
 
 
 @hookimpl
-def batchwright_register_predictor() -> list[Offer]:
+def batchwright_register_predictor() -> list[LazyComponent]:
     return [
-        Offer("class-average", "batchwright_plugins.predictor.class_average:ClassAverage"),
-        Offer("max-tokens", "batchwright_plugins.predictor.max_tokens:MaxTokens"),
+        LazyComponent("class-average", "batchwright_plugins.predictor.class_average:ClassAverage"),
+        LazyComponent("max-tokens", "batchwright_plugins.predictor.max_tokens:MaxTokens"),
     ]

@@ -23,7 +23,7 @@ COPIES = """
 
     from batchwright import hookimpl
     from batchwright.default_plugins import DEFAULT_PLUGINS
-    from batchwright.offer import Offer
+    from batchwright.lazy_component import Offer
 
     KINDS = (
         "policy", "gate", "limit", "victim", "preemption", "predictor", "estimator",

@@ -37,7 +37,7 @@ class Live:
     preempted: bool = False
 
     @property
-    def debt(self) -> int:
+    def num_new_tokens(self) -> int:
         return len(self.prompt) + len(self.outputs) - self.computed
 
 
@@ -160,7 +160,7 @@ class PlanDriver:
         """Step until every named request has that many outputs."""
         while True:
             grants = {
-                req_id: min(self.live[req_id].debt, chunk)
+                req_id: min(self.live[req_id].num_new_tokens, chunk)
                 for req_id, count in counts.items()
                 if len(self.live[req_id].outputs) < count
             }

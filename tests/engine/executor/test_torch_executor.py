@@ -103,7 +103,7 @@ def test_execute_equals_generate(
         if running and rng.random() < 0.2:
             driver.preempt(rng.choice(running))
         some = [name for name in running if rng.random() < 0.8]
-        driver.step({n: min(driver.live[n].debt, rng.randint(1, 9)) for n in some})
+        driver.step({n: min(driver.live[n].num_new_tokens, rng.randint(1, 9)) for n in some})
         for name in list(running):
             if len(driver.live[name].outputs) >= 12:
                 running.remove(name)
@@ -129,7 +129,7 @@ def test_logprobs_of_every_family(
         driver.add(name, text, logprobs=10)
     found: dict[str, list[TokenLogprobs]] = {name: [] for name in texts}
     while any(len(entries) < 6 for entries in found.values()):
-        output = driver.step({name: min(driver.live[name].debt, 7) for name in texts})
+        output = driver.step({name: min(driver.live[name].num_new_tokens, 7) for name in texts})
         for name, entries in output.logprobs.items():
             found[name] += entries
     for name, text in texts.items():
@@ -152,7 +152,7 @@ def test_execute_shares_prefix_blocks(tiny_model: Callable[..., Path], make_driv
     driver.give_blocks("a", len(texts[0]))
     driver.add("b", texts[1], share="a")
     assert driver.live["b"].computed >= 12
-    driver.step({name: driver.live[name].debt for name in ("a", "b")})
+    driver.step({name: driver.live[name].num_new_tokens for name in ("a", "b")})
     driver.add("c", texts[2], share="a")
     answers = driver.run({"a": 8, "b": 8, "c": 8})
     assert {n: reference(folder, t, 8) for n, t in zip("abc", texts, strict=True)} == answers

@@ -68,7 +68,7 @@ def test_the_second_policy_decides_from_its_step_on() -> None:
 def test_a_handover_does_not_do_what_neither_does() -> None:
     scheduler = make_scheduler("fcfs", "fcfs", 2)
     policy = scheduler.components.policy
-    for name in ("account", "running_key", "yield_running", "displaces", "on_admit"):
+    for name in ("account", "running_key", "running_to_preempt", "preempts", "on_admit"):
         assert not overrides(policy, name)
     assert overrides(make_scheduler("fcfs", "longest", 2).components.policy, "account")
 
@@ -78,7 +78,7 @@ def test_accounts_are_those_of_who_keeps_some() -> None:
     driver = Driver(scheduler)
     driver.add(make_request("A", 20, 2, client="ada"))
     driver.turn()
-    assert scheduler.components.policy.then.ctx.ledger["ada"].prefill_tokens == 20
+    assert scheduler.components.policy.then.ctx.usage["ada"].prefill_tokens == 20
 
 
 def test_policies_with_different_accounts_cannot_hand_over() -> None:

@@ -10,7 +10,7 @@ from batchwright import SchedulingPolicy
 from batchwright.protocols import Arrival
 from batchwright.testing import make_plugin
 from batchwright.testing.requests import prompt_tokens
-from batchwright.verdicts import Pause, Release
+from batchwright.verdicts import Preempt
 
 __all__ = ["ACTING", "random_arrivals", "random_config"]
 
@@ -39,20 +39,24 @@ class Acting(SchedulingPolicy):
         return request.client
 
     def on_admit(self, request, hit, need):
-        self.ctx.mark(request, at_computed=request.num_computed_tokens + 11)
-        self.ctx.alarm(self.ctx.clock.now() + 0.137)
+        self.ctx.call_at_tokens(request, num_computed_tokens=request.num_computed_tokens + 11)
+        self.ctx.call_at(self.ctx.clock.now() + 0.137)
 
-    def on_mark(self, request, payload):
+    def on_tokens(self, request, payload):
         self._tired[request.request_id] = request
 
-    def on_alarm(self, payload):
+    def on_timer(self, payload):
         self._turn += 1
 
-    def yield_running(self, view):
+    def running_to_preempt(self, view):
         tired, self._tired = self._tired, {}
         for request in tired.values():
             if request in view.running:
-                yield Pause(request) if self._turn % 2 else Release(request)
+                yield (
+                    Preempt(request, keep_blocks=True)
+                    if self._turn % 2
+                    else Preempt(request, keep_blocks=False)
+                )
 
 
 ACTING = make_plugin(policy=[Acting])

@@ -61,7 +61,7 @@ def engine_log(config: dict[str, Any], arrivals: list[Arrival], folder: Path) ->
     offered = PluginManager.discover(extra=[ACTING, fakes])
     assembly = SimulatorAssembly(parsed, plugins=offered, clock=clock)
     scheduler = assembly.scheduler()
-    limits = scheduler.limits
+    limits = scheduler.sizes
     executor = Timed.standalone(limits.num_blocks, limits.block_size, verify=False)
     executor.estimator = scheduler.components.estimator
     executor.clock = clock
@@ -78,7 +78,7 @@ def engine_log(config: dict[str, Any], arrivals: list[Arrival], folder: Path) ->
         plan, outputs = engine.advance()
         if plan.is_empty and not outputs.finished:
             moments = [a.time for a in left[:1]]
-            alarm = scheduler.next_alarm
+            alarm = scheduler.next_timer
             moments += [alarm] if alarm is not None else []
             clock.wait_until(min(moments, default=0.0))
     engine.close()

@@ -12,7 +12,7 @@ import pytest
 
 from batchwright.protocols import Arrival, Gate
 from batchwright.testing import make_plugin
-from batchwright.verdicts import ADMIT, Park
+from batchwright.verdicts import ADMIT, Wait
 from batchwright_plugins.observer.decision_trail import follow
 
 LOG = {"use": "decision-log", "path": "decisions.jsonl"}
@@ -187,14 +187,14 @@ class Holds(Gate):
 
     name = "holds"
 
-    def submit(self, request):
+    def pre_enqueue(self, request):
         if request.request_id != "R1":
             return ADMIT
-        self.ctx.alarm(3.0)
-        return Park("later", "held")
+        self.ctx.call_at(3.0)
+        return Wait("later", "held")
 
-    def on_alarm(self, payload):
-        self.ctx.notify("later")
+    def on_timer(self, payload):
+        self.ctx.signal("later")
 
 
 def test_w10_own_place_after_parking(steps: Any) -> None:

@@ -48,8 +48,8 @@ class AllEnds(Gate):
 
     name = "all-ends"
 
-    def sized(self, request: Any, need: Any, hit: Any, view: Any) -> Verdict:
-        size = self.ctx.limits.block_size
+    def filter(self, request: Any, need: Any, hit: Any, view: Any) -> Verdict:
+        size = self.ctx.sizes.block_size
         ends = [r.num_prompt_tokens + r.max_tokens - 1 for r in (*view.running, request)]
         fits = sum(-(-tokens // size) for tokens in ends) <= view.num_usable_blocks
         return ADMIT if fits else Stop("their ends together do not fit")

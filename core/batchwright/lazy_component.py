@@ -9,7 +9,7 @@ from attrs import frozen
 
 
 @frozen
-class Offer:
+class LazyComponent:
     """A component that is imported when it is selected, or when components are listed.
 
     For plugins of many components, or of one that is slow to import: a run imports what its

@@ -1,6 +1,6 @@
 """What each host honours of what components can do.
 
-A capability is a method that a component overrides, e.g. ``policy.yield_running``. What
+A capability is a method that a component overrides, e.g. ``policy.running_to_preempt``. What
 is not listed for a host it honours exactly.
 """
 
@@ -32,12 +32,12 @@ class Support:
 
 EXACT: Final = Support()
 
-HOSTS: Final[dict[str, dict[str, Support]]] = {
+RUNTIMES: Final[dict[str, dict[str, Support]]] = {
     "engine": {},
     "simulator": {
         "attention.forward": Support("never", "a simulated step computes no attention"),
         "executor.execute": Support("never", "steps are computed by the simulated executor"),
-        "feature.executor_half": Support("degraded", "it sees plans, but no computed tokens"),
+        "feature.worker_side": Support("degraded", "it sees plans, but no computed tokens"),
     },
 }
 """By host, the capabilities that it does not honour exactly."""
@@ -54,10 +54,10 @@ def capabilities(found: Registration) -> Iterator[str]:
 
 def support(host: str, capability: str) -> Support:
     """How a host honours a capability."""
-    return HOSTS[host].get(capability, EXACT)
+    return RUNTIMES[host].get(capability, EXACT)
 
 
-def check_host(host: str, components: Iterable[Registration], accepted: Iterable[str]) -> None:
+def check_runtime(host: str, components: Iterable[Registration], accepted: Iterable[str]) -> None:
     """Refuse components that a host cannot do justice.
 
     Args:
