@@ -94,28 +94,28 @@ class Assembly:
             ConfigError: Options exclude each other, or do not suit the model.
             PluginError: A component cannot be built.
         """
-        limits = self.limits(model, self._num_blocks(model))
-        check_combinations(self.config, limits.max_model_len)
+        sizes = self.sizes(model, self._num_blocks(model))
+        check_combinations(self.config, sizes.max_model_len)
         options = _common(SchedulerSettings, self.config.scheduler)
         settings = SchedulerSettings(**{**options, "compat": COMPAT[options["compat"]]})
         self._truth = truth
-        components = self._components(limits, estimator)
-        return Scheduler(components, settings, limits, self.clock, stopwatch)
+        components = self._components(sizes, estimator)
+        return Scheduler(components, settings, sizes, self.clock, stopwatch)
 
-    def check_runtime(self, host: str, but: Sequence[str] = ()) -> None:
-        """Refuse what a host cannot do justice; kinds in ``but`` are none of its own."""
+    def check_runtime(self, runtime: str, but: Sequence[str] = ()) -> None:
+        """Refuse what a runtime cannot do justice; kinds in ``but`` are none of its own."""
         chosen = (
             u for u in self.config.uses() if u.option and u.name != AUTO and u.kind not in but
         )
         found = [self.plugins.find(use.kind, use.name) for use in chosen]
-        check_runtime(host, found, self.config.plugins.accept_degraded)
+        check_runtime(runtime, found, self.config.plugins.accept_degraded)
 
     def make_alone(self, use: Use) -> Any:
         """Build a component that belongs to no scheduler, e.g. a workload."""
-        return self.make(use, self.limits(None, num_blocks=0))
+        return self.make(use, self.sizes(None, num_blocks=0))
 
-    def make(self, use: Use, limits: Sizes, context: type[Context] = Context, **parts: Any) -> Any:
-        """Build one component, and those that it hosts.
+    def make(self, use: Use, sizes: Sizes, context: type[Context] = Context, **parts: Any) -> Any:
+        """Build one component, and its subcomponents.
 
         Raises:
             PluginError: Its constructor failed.
@@ -124,22 +124,22 @@ class Assembly:
         label = (
             f"{use.kind} {use.name!r} ({found.distribution_label or found.path or found.module})"
         )
-        return self._build(found.cls, use.options, use.path, label, limits, parts, context)
+        return self._build(found.cls, use.options, use.path, label, sizes, parts, context)
 
-    def _hosted(
-        self, cls: type[Component], options: Any, path: str, limits: Sizes
+    def _subcomponents(
+        self, cls: type[Component], options: Any, path: str, sizes: Sizes
     ) -> dict[str, Any]:
-        """Build what a component hosts."""
+        """Build the subcomponents of a component."""
         found = {}
-        for name, hosted in cls.hosts.items():
+        for name, hosted in cls.subcomponents.items():
             use = self.config.once(hosted.kind)
             if hosted.option:
                 chosen = getattr(options, hosted.option)
                 use = self.config.named(hosted.kind, chosen, f"{path}.{hosted.option}")
             if hosted.kind == "predictor":
-                found[name] = self._predictor(use, limits)
+                found[name] = self._predictor(use, sizes)
             else:
-                found[name] = self.make(use, limits, hosted.context)
+                found[name] = self.make(use, sizes, hosted.context)
         return found
 
     def _build(
@@ -148,23 +148,23 @@ class Assembly:
         table: Mapping[str, Any],
         path: str,
         label: str,
-        limits: Sizes,
+        sizes: Sizes,
         parts: Mapping[str, Any],
         context: type[Context] = Context,
     ) -> Any:
         options = structure_options(cls, table, path, self.config.source)
-        hosted = self._hosted(cls, options, path, limits)
+        hosted = self._subcomponents(cls, options, path, sizes)
         ctx = context(
             label=label,
             path=path,
             slot=self._num_made,
             clock=self.clock,
             seed=f"{self.config.scheduler.seed}/{path}/{cls.name}",
-            limits=limits,
+            sizes=sizes,
             folder=self.config.base_path,
             config=self.config,
         )
-        ctx.parts.update(hosted, **parts)
+        ctx.components.update(hosted, **parts)
         self._num_made += 1
         try:
             component = cls(options, ctx)
@@ -178,26 +178,26 @@ class Assembly:
             what = f"cannot be built: {type(error).__name__}: {error}{place}"
             raise PluginError(what, where=f"{label}: {cls.__name__}.__init__") from error
 
-    def _components(self, limits: Sizes, estimator: Estimator | None) -> Components:
+    def _components(self, sizes: Sizes, estimator: Estimator | None) -> Components:
         once = self.config.once
         self._num_made = 0  # slots of request.state belong to the scheduler's components
-        hasher = self.make(once("hasher"), limits)
-        eviction = self.make(once("eviction"), limits)
-        policy = self.make(once("policy"), limits)
-        features = self._listed("feature", limits)
-        parts = [part for feature in features for part in self._parts_of(feature, limits)]
+        hasher = self.make(once("hasher"), sizes)
+        eviction = self.make(once("eviction"), sizes)
+        policy = self.make(once("policy"), sizes)
+        features = self._listed("feature", sizes)
+        parts = [part for feature in features for part in self._parts_of(feature, sizes)]
 
         def listed(kind: str, base: type[Any]) -> tuple[Any, ...]:
-            return (*self._listed(kind, limits), *(p for p in parts if isinstance(p, base)))
+            return (*self._listed(kind, sizes), *(p for p in parts if isinstance(p, base)))
 
         return Components(
-            parts=(hasher, eviction),
-            kv=self.make(once("kv"), limits, hasher=hasher, eviction=eviction),
+            kv_parts=(hasher, eviction),
+            kv=self.make(once("kv"), sizes, hasher=hasher, eviction=eviction),
             policy=policy,
-            victim=self.make(self._victim(policy), limits),
-            preemption=self.make(once("preemption"), limits),
-            predictor=self._predictor(once("predictor"), limits),
-            estimator=estimator or self.make(once("estimator"), limits),
+            victim=self.make(self._victim(policy), sizes),
+            preemption=self.make(once("preemption"), sizes),
+            predictor=self._predictor(once("predictor"), sizes),
+            estimator=estimator or self.make(once("estimator"), sizes),
             gates=listed("gate", Gate),
             controls=listed("control", Control),
             limits=listed("limit", Limit),
@@ -206,20 +206,20 @@ class Assembly:
             observers=listed("observer", Observer),
         )
 
-    def _predictor(self, use: Use, limits: Sizes) -> Any:
+    def _predictor(self, use: Use, sizes: Sizes) -> Any:
         """Build the predictor, with the truth if it reads that.
 
         Raises:
             ConfigError: No component knows the truth here.
         """
         if not self.plugins.find(use.kind, use.name, option=use.option).cls.reads_truth:
-            return self.make(use, limits)
+            return self.make(use, sizes)
         if self._truth is None:
             problem = f"{use.name!r} reads true output lengths, which only a simulation knows"
             raise located(problem, use.option, self.config.source)
-        return self.make(use, limits, truth=self._truth)
+        return self.make(use, sizes, truth=self._truth)
 
-    def _parts_of(self, feature: Feature, limits: Sizes) -> list[Any]:
+    def _parts_of(self, feature: Feature, sizes: Sizes) -> list[Any]:
         """Build the components that belong to a feature."""
         return [
             self._build(
@@ -227,14 +227,14 @@ class Assembly:
                 part.options,
                 f"{feature.ctx.path}.{part.component.name}",
                 f"{feature.ctx.label}: {part.component.__name__}",
-                limits,
+                sizes,
                 {"feature": feature},
             )
             for part in _contents(feature)
         ]
 
-    def _listed(self, kind: str, limits: Sizes) -> tuple[Any, ...]:
-        return tuple(self.make(use, limits) for use in getattr(self.config, kind))
+    def _listed(self, kind: str, sizes: Sizes) -> tuple[Any, ...]:
+        return tuple(self.make(use, sizes) for use in getattr(self.config, kind))
 
     def _victim(self, policy: Any) -> Use:
         chosen = self.config.once("victim")
@@ -242,12 +242,12 @@ class Assembly:
             return chosen
         return self.config.named("victim", policy.default_victim or DEFAULT_VICTIM)
 
-    def limits(self, model: ModelInfo | None, num_blocks: int) -> Sizes:
+    def sizes(self, model: ModelInfo | None, num_blocks: int) -> Sizes:
         """The sizes of a run, as far as they are known."""
         lengths = (self.config.max_model_len, model and model.max_model_len)
         max_model_len = min((n for n in lengths if n is not None), default=DEFAULT_MAX_MODEL_LEN)
-        sizes = _common(Sizes, self.config.scheduler, self.config.kv)
-        return Sizes(**{**sizes, "max_model_len": max_model_len, "num_blocks": num_blocks})
+        known = _common(Sizes, self.config.scheduler, self.config.kv)
+        return Sizes(**{**known, "max_model_len": max_model_len, "num_blocks": num_blocks})
 
     def _num_blocks(self, model: ModelInfo | None) -> int:
         """Blocks of the cache: given, or as many as the memory holds."""

@@ -58,12 +58,12 @@ class Context:
     Attributes:
         label: Who this is in messages: kind, name, distribution.
         path: TOML path of its options, for messages, e.g. ``gate[1]``.
-        slot: Index of the component's own place in ``request.state``.
+        slot: Index of the component's own place in a request's data.
         clock: The only source of time.
         random: A stream of chance of its own, the same in every run of the same seed.
-        limits: The fixed sizes of the run.
+        sizes: The fixed sizes of the run.
         folder: Where relative paths in options start from: the TOML file's folder.
-        parts: Components that this one is built of, by kind (a KV manager's hasher
+        components: Components that this one is built of, by kind (a KV manager's hasher
             and eviction, a simulated executor's estimator); ``truth`` for a predictor
             that reads it.
         config: The whole configuration, for records of the run; None where there is none.
@@ -76,7 +76,7 @@ class Context:
     """Running totals over all steps."""
     compat: Read[Compat] = Read("_bound.settings.compat")
     """Habits of another engine that this run takes over."""
-    ledger: Read[Ledger] = Read("_bound.ledger")
+    usage: Read[Ledger] = Read("_bound.ledger")
     """What each account was served; see ``SchedulingPolicy.account``."""
 
     def __init__(
@@ -87,7 +87,7 @@ class Context:
         slot: int,
         clock: Clock,
         seed: str,
-        limits: Sizes,
+        sizes: Sizes,
         folder: Path = Path(),
         config: Config | None = None,
     ) -> None:
@@ -97,10 +97,10 @@ class Context:
         self.clock = clock
         self.random = random.Random(seed)
         self._seed = seed
-        self.limits = limits
+        self.sizes = sizes
         self.folder = folder
         self.config = config
-        self.parts: dict[str, Any] = {}
+        self.components: dict[str, Any] = {}
         self.log = logging.getLogger(f"batchwright.{label.split(' (')[0]}")
         self._state: State | None = None
         self._component: Component | None = None
@@ -157,16 +157,45 @@ class Context:
         """
         return self._bound.groups.state(name, self.slot)
 
-    def mark(self, request: RequestView, *, at_computed: int, payload: Any = None) -> None:
+    def data(self, request: RequestView) -> Any:
+        """Return what this component keeps with a request: an instance of its ``Data``.
+
+        It is made at first use, and goes with the request.
+
+        Raises:
+            TypeError: The component declares no ``Data``.
+        """
+        held = request._request.component_data
+        found = held[self.slot]
+        if found is None:
+            found = held[self.slot] = self._make_data()
+        return found
+
+    def drop_data(self, request: RequestView) -> None:
+        """Drop what this component keeps with a request; ``data`` makes it anew."""
+        request._request.component_data[self.slot] = None
+
+    def _make_data(self) -> Any:
+        made = None if self._component is None else self._component.Data
+        if made is None:
+            raise TypeError(
+                f"{self.label} declares no Data: give the component a class attribute "
+                "Data, an attrs class whose fields have defaults"
+            )
+        return made()
+
+    def call_at_tokens(
+        self, request: RequestView, *, num_computed_tokens: int, payload: Any = None
+    ) -> None:
         """Have ``on_tokens(request, payload)`` called once that many tokens are computed.
 
         It is called at the beginning of the first step after the one that computes
-        the token; a mark lapses when the request ends.
+        the token. It lapses when the request ends.
         """
         assert self._component is not None
-        self._bound.marks.set(request, at_computed, self._component, payload)
+        self._bound.marks.set(request, num_computed_tokens, self._component, payload)
 
-    def alarm(self, time: float, payload: Any = None) -> None:
+    def call_at(self, time: float, payload: Any = None) -> None:
         """Have ``on_timer(payload)`` called at the first step not before ``time``.
 
         Args:
@@ -197,16 +226,12 @@ class Context:
         """
         self._bound.to_end.append((request.request_id, RequestStatus.FINISHED_ERROR, reason))
 
-    def release(self, key: str) -> None:
-        """Bring back, at the next step, the requests that were deferred until a key.
+    def signal(self, key: str) -> None:
+        """Bring back, at the next step, the requests that are deferred until a key, or wait for it.
 
-        From any thread.
+        From any thread; an engine that sleeps wakes up.
+
+        Raises:
+            TypeError: The key is no string.
         """
-        self._bound.give_notice("release", key)
-
-    def notify(self, key: str) -> None:
-        """Bring back, at the next step, the requests that are parked on a key.
-
-        From any thread.
-        """
-        self._bound.give_notice("notify", key)
+        self._bound.signal(key)

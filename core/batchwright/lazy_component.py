@@ -1,4 +1,4 @@
-"""What a hook may return in place of a class: where it is, so that it is imported when needed."""
+"""What a hook may return in target of a class: where it is, so that it is imported when needed."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class LazyComponent:
 
     Args:
         name: What the TOML calls it; the class has the same ``name``.
-        place: ``module:Class``, the module by its full dotted name.
+        target: ``module:Class``, the module by its full dotted name.
     """
 
     name: str
-    place: str
+    target: str
 
     def load(self) -> Any:
         """Import it.
@@ -31,9 +31,9 @@ class LazyComponent:
             AttributeError: The module has no such class.
             ValueError: The class has another name.
         """
-        module, _, attribute = self.place.partition(":")
+        module, _, attribute = self.target.partition(":")
         cls = getattr(import_module(module), attribute)
         name = getattr(cls, "name", None)
         if name != self.name:
-            raise ValueError(f"{self.place} is offered as {self.name!r} and named {name!r}")
+            raise ValueError(f"{self.target} is offered as {self.name!r} and named {name!r}")
         return cls

@@ -159,7 +159,7 @@ class Request:
     running_order: int = field(init=False, default=0)
     marks: list[tuple[int, int, Any, Any]] = field(init=False, factory=list, repr=False)
     account: Account | None = field(init=False, default=None, repr=False)
-    state: list[Any] = field(init=False, factory=list, repr=False)
+    component_data: list[Any] = field(init=False, factory=list, repr=False)
     view: RequestView = field(init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class RequestView:
     """A request as components see it. There is one view a request, so ``is`` works.
 
-    A component keeps what it wants to remember about a request in
-    ``request.state[ctx.slot]``, the one thing here that it may write.
+    A component keeps what it wants to remember about a request in its own data:
+    ``ctx.data(request)``.
     """
 
     __slots__ = ("_request",)
@@ -75,8 +75,6 @@ class RequestView:
     """Tokens computed again because of preemption."""
     waiting_reason: Read[str] = Read()
     """Why it waits: the gate and its reason, or its key."""
-    state: Read[list[Any]] = Read()
-    """One slot a component: yours is ``state[ctx.slot]``."""
 
     def __init__(self, request: Request) -> None:
         object.__setattr__(self, "_request", request)
@@ -84,7 +82,7 @@ class RequestView:
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(
             f"a component may not set {name!r} on a request; "
-            "keep your own state in request.state[ctx.slot]"
+            "keep your own state in ctx.data(request)"
         )
 
     def __setstate__(self, state: tuple[None, dict[str, Any]]) -> None:

@@ -1,7 +1,7 @@
-"""What each host honours of what components can do.
+"""What each runtime honours of what components can do.
 
 A capability is a method that a component overrides, e.g. ``policy.running_to_preempt``. What
-is not listed for a host it honours exactly.
+is not listed for a runtime it honours exactly.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from batchwright.registration import Registration
 
 @frozen
 class Support:
-    """How a host honours a capability.
+    """How a runtime honours a capability.
 
     Args:
         level: ``exact``, ``degraded`` (in a lesser way) or ``never``.
@@ -40,7 +40,7 @@ RUNTIMES: Final[dict[str, dict[str, Support]]] = {
         "feature.worker_side": Support("degraded", "it sees plans, but no computed tokens"),
     },
 }
-"""By host, the capabilities that it does not honour exactly."""
+"""By runtime, the capabilities that it does not honour exactly."""
 
 
 def capabilities(found: Registration) -> Iterator[str]:
@@ -52,30 +52,32 @@ def capabilities(found: Registration) -> Iterator[str]:
             yield f"{found.kind}.{name}"
 
 
-def support(host: str, capability: str) -> Support:
-    """How a host honours a capability."""
-    return RUNTIMES[host].get(capability, EXACT)
+def support(runtime: str, capability: str) -> Support:
+    """How a runtime honours a capability."""
+    return RUNTIMES[runtime].get(capability, EXACT)
 
 
-def check_runtime(host: str, components: Iterable[Registration], accepted: Iterable[str]) -> None:
-    """Refuse components that a host cannot do justice.
+def check_runtime(
+    runtime: str, components: Iterable[Registration], accepted: Iterable[str]
+) -> None:
+    """Refuse components that a runtime cannot do justice.
 
     Args:
-        host: A key of ``HOSTS``.
+        runtime: A key of ``HOSTS``.
         components: Those that are selected.
         accepted: Capabilities that may be degraded (``plugins.accept_degraded``).
 
     Raises:
-        ConfigError: Names class, method and host.
+        ConfigError: Names class, method and runtime.
     """
     for found in components:
         for capability in capabilities(found):
-            level = support(host, capability)
+            level = support(runtime, capability)
             where = f"{found.cls.__name__}.{capability.partition('.')[2]}() ({found})"
             if level.level == "never":
-                raise ConfigError(f"the {host} never calls {where}: {level.why}")
+                raise ConfigError(f"the {runtime} never calls {where}: {level.why}")
             if level.level == "degraded" and capability not in accepted:
                 raise ConfigError(
-                    f"the {host} honours {where} in part: {level.why}; if that will do, add "
+                    f"the {runtime} honours {where} in part: {level.why}; if that will do, add "
                     f"{capability!r} to plugins.accept_degraded"
                 )

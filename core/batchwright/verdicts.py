@@ -1,4 +1,4 @@
-"""What a gate may answer about a request, and a policy about those that run."""
+"""Verdicts of gates about waiting requests, and of policies about running ones."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ class Admit:
 
 @frozen
 class Defer:
-    """Pass this request over and look at the next one.
+    """Pass this request over and look at the next one, for an event inside.
 
     Args:
-        until: The key whose ``release`` can change the answer. The request leaves the
-            scan until then and returns to its own place in the queue. With None it is
+        until: The key whose ``signal`` can change the answer, e.g. at the end of another
+            request. The request leaves the scan until then and returns to its own place in
+            the queue. With None it is
             looked at again in the next step; ``scheduler.scan_window`` bounds how many
             a step are passed over so.
         reason: Shown wherever it is asked why the request waits.
@@ -57,27 +58,27 @@ class Reject:
 
 @frozen
 class Wait:
-    """Put the request aside until ``signal(key)``; no scan touches it before."""
+    """Put the request aside until ``signal(key)``, for an event outside.
+
+    No scan touches the request before, and the progress guard leaves it alone.
+    """
 
     key: str = _text()
     reason: str = _text("")
 
 
 @frozen
-class Pause:
-    """A running request pauses: it keeps its blocks, but not its seat.
+class Preempt:
+    """A running request gives up its seat.
 
-    Its blocks are the first to go when blocks run out; then it is computed again.
+    Args:
+        request: The request.
+        keep_blocks: It keeps its blocks and waits with them; they are the first to go when
+            blocks run out, and then it is computed again.
     """
 
     request: RequestView
-
-
-@frozen
-class Release:
-    """A running request gives up its seat and its blocks, as in a preemption."""
-
-    request: RequestView
+    keep_blocks: bool = field(default=False, kw_only=True)
 
 
 Verdict = Admit | Defer | Stop | Reject | Wait

@@ -31,7 +31,7 @@ class EngineAssembly(Assembly):
         if config.model.path is None:
             raise ConfigError("a run needs a model", path="model.path", source=config.source)
         self.check_runtime("engine")
-        unknown = self.limits(None, num_blocks=0)
+        unknown = self.sizes(None, num_blocks=0)
         executor = self.make(config.once("executor"), unknown)
         settings = self.model_settings(config.model.path, self._attention(unknown))
         return self.engine_around(executor, settings)
@@ -56,7 +56,7 @@ class EngineAssembly(Assembly):
             ModelError: The model could not be served.
             PluginError: A component cannot be built.
         """
-        path, unknown = self.config.model.path, self.limits(None, num_blocks=0)
+        path, unknown = self.config.model.path, self.sizes(None, num_blocks=0)
         if path is None:
             return None
         executor: Executor = self.make(self.config.once("executor"), unknown)
@@ -74,15 +74,15 @@ class EngineAssembly(Assembly):
             block_size=self.config.kv.block_size,
         )
 
-    def _attention(self, limits: Sizes) -> Sequence[AttentionBackend]:
+    def _attention(self, sizes: Sizes) -> Sequence[AttentionBackend]:
         """The backend that is named; else all that take part in the choice, best first."""
         chosen = self.config.once("attention")
         if chosen.name != AUTO:
-            return (self.make(chosen, limits),)
+            return (self.make(chosen, sizes),)
         offered = self.plugins.registrations("attention")
         ranks = [(-rank, r.name) for r in offered if (rank := r.cls.preference) is not None]
         names = [name for _, name in sorted(ranks)]
-        return tuple(self.make(self.config.named("attention", n), limits) for n in names)
+        return tuple(self.make(self.config.named("attention", n), sizes) for n in names)
 
     def _model_path(self, path: str) -> str:
         folder = self.config.resolve(path)

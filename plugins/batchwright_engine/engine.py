@@ -408,7 +408,7 @@ class Engine:
             num_rings: Rings of the scheduler's bell before the step was planned.
         """
         scheduler, clock, seconds = self.scheduler, self.scheduler.clock, LONGEST_SLEEP
-        if scheduler.has_notices:
+        if scheduler.has_signals:
             return  # some request was woken
         guard, alarm = scheduler.guard, scheduler.next_timer
         if alarm is not None and not isinstance(clock, MonotonicClock):

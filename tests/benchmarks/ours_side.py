@@ -50,7 +50,7 @@ class Ours:
         plugins = [_select(config, component)] if component else []
         self.scheduler = scheduler_from_config(config, plugins=plugins)
         self._plain = SamplingParams()
-        self._hasher = self.scheduler.components.parts[0]
+        self._hasher = self.scheduler.components.kv_parts[0]
 
     def add(self, name: str, prompt: list[int], max_tokens: int) -> None:
         self.scheduler.add_request(

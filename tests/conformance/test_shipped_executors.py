@@ -58,7 +58,7 @@ class TestSimulated(ExecutorConformance):
         limits = executor.ctx.sizes
         config = Config.from_dict({})
         assembly = EngineAssembly(config, plugins=self.plugins())
-        executor.ctx.parts["estimator"] = assembly.make(config.once("estimator"), limits)
+        executor.ctx.components["estimator"] = assembly.make(config.once("estimator"), limits)
         return executor
 
 

@@ -50,14 +50,14 @@ class Host(Observer):
 
     name = "host"
     Options = Options
-    hosts = {
+    subcomponents = {
         "mine": Subcomponent("policy", "policy", OwnContext),
         "guess": Subcomponent("predictor"),
     }
 
     def on_add(self, request):
         request.state[self.ctx.slot] = "host"
-        request.state[self.ctx.parts["mine"].ctx.slot] = "inner"
+        request.XX = "inner"
 
 
 PLUGIN = make_plugin(policy=[Inner], observer=[Host])
@@ -75,7 +75,7 @@ def hosts_of(scheduler: Any) -> list[Any]:
 def test_hosted_are_built_with_their_options_and_bound() -> None:
     scheduler = make_scheduler(policy={"inner": {"size": 7}})
     for host in hosts_of(scheduler):
-        mine, guess = host.ctx.parts["mine"], host.ctx.parts["guess"]
+        mine, guess = host.ctx.components["mine"], host.ctx.components["guess"]
         assert mine.options.size == 7
         assert type(mine.ctx) is OwnContext
         assert mine.ctx.view is scheduler.view
@@ -87,7 +87,7 @@ def test_hosted_have_slots_of_their_own() -> None:
     scheduler = make_scheduler()
     request = make_request("A", 4, 4)
     Driver(scheduler).add(request)
-    slots = [c.ctx.slot for c in (*scheduler.components, *scheduler.components.hosted())]
+    slots = [c.ctx.slot for c in (*scheduler.components, *scheduler.components.subcomponents())]
     assert sorted(slots) == list(range(len(request.state)))
     assert [value for value in request.state if value in ("host", "inner")] == [
         "inner", "host", "inner", "host"

@@ -42,7 +42,7 @@ def _hosted_problems(
     component: type[Any], options: Any, path: str, plugins: PluginManager
 ) -> Iterator[tuple[str, str]]:
     """What is wrong with the names of components that one hosts."""
-    for hosted in component.hosts.values() if options is not None else ():
+    for hosted in component.subcomponents.values() if options is not None else ():
         if hosted.option:
             try:
                 plugins.find(hosted.kind, getattr(options, hosted.option))

@@ -21,13 +21,13 @@ class NoOptions:
 class Subcomponent:
     """A component that is made for another one, which decides when it is asked.
 
-    It is built like any other, with a context and a slot of ``request.state`` of its own,
+    It is built like any other, with a context and data of its own,
     and bound to the scheduler; to set it up, to tell it what happens and to close it is
-    its host's affair.
+    the affair of the component that it is made for.
 
     Args:
         kind: Its kind.
-        option: The option of the host that names it; empty: the one that is configured.
+        option: The option of that component that names it; empty: the one that is configured.
         context: The class of its context.
     """
 
@@ -52,8 +52,11 @@ class Component(ABC):
 
     name: ClassVar[str] = ""
     Options: ClassVar[type] = NoOptions
-    hosts: ClassVar[Mapping[str, Subcomponent]] = {}
-    """Components that are made for this one, by the name under which ``ctx.parts`` has them."""
+    Data: ClassVar[type | None] = None
+    """What it keeps with each request (``ctx.data(request)``): a class that is made without
+    arguments, e.g. an attrs class whose fields have defaults."""
+    subcomponents: ClassVar[Mapping[str, Subcomponent]] = {}
+    """Components that are made for this one, by the name that ``ctx.components`` has them under."""
     idle_methods: Collection[str] = ()
 
     def __init__(self, options: Any, ctx: Context) -> None:

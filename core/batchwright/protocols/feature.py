@@ -18,7 +18,7 @@ class FeatureComponent:
 
     Args:
         component: Its class: a Gate, Control, Limit, Resource or Observer. It reaches the
-            feature as ``ctx.parts["feature"]``.
+            feature as ``ctx.components["feature"]``.
         options: Its options, as a TOML table would hold them.
     """
 

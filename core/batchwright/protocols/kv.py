@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from attrs import frozen
 
@@ -41,6 +41,10 @@ class Need(NamedTuple):
 
     num_step_blocks: int
     num_full_blocks: int
+
+
+DetachCause = Literal["finished", "preempted", "aborted"]
+"""The reason why a request loses its blocks."""
 
 
 class KVManager(Component, Lifecycle):
@@ -165,20 +169,21 @@ class KVManager(Component, Lifecycle):
         return len(self.block_ids(request))
 
     @abstractmethod
-    def detach(self, request: RequestView) -> list[int]:
+    def detach(self, request: RequestView, cause: DetachCause) -> list[int]:
         """End a request's hold on its table, but keep the blocks out of the pool.
 
+        Args:
+            request: The request.
+            cause: ``finished``, ``preempted`` or ``aborted``: a manager may keep longer what
+                is likely to be found again.
+
         Returns:
-            The blocks, to be given to ``release`` once nothing in flight touches them.
+            The blocks, to be given to ``free`` once nothing in flight touches them.
         """
 
     @abstractmethod
     def free(self, block_ids: Sequence[int]) -> None:
         """Return detached blocks to the pool; cached ones stay findable."""
-
-    def free(self, request: RequestView) -> None:
-        """Return a request's blocks to the pool at once."""
-        self.release(self.detach(request))
 
     @abstractmethod
     def unpublish(self, request: RequestView, num_tokens: int) -> None:

@@ -73,7 +73,7 @@ class SchedulingPolicy(Component, Lifecycle):
         return 0
 
     def running_to_preempt(self, view: StepView) -> Iterable[Preempt]:
-        """Name running requests that pause, or release their blocks, for those that wait.
+        """Name running requests that give up their seats, and maybe their blocks, for others.
 
         Called at the beginning of a step if requests wait and something has changed
         since the last call: an arrival, an end, an admission, a preemption, a mark, an

@@ -22,7 +22,7 @@ class Predictor(Component, Lifecycle):
     """
 
     reads_truth: ClassVar[bool] = False
-    """Whether it reads true lengths, from ``ctx.parts["truth"]`` (``Truth``): it can be
+    """Whether it reads true lengths, from ``ctx.components["truth"]`` (``Truth``): it can be
     had in simulations alone, and reports say so."""
 
     @abstractmethod

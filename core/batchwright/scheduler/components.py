@@ -39,10 +39,10 @@ class Components:
     resources: tuple[Resource, ...] = ()
     features: tuple[Feature, ...] = ()
     observers: tuple[Observer, ...] = ()
-    parts: tuple[Component, ...] = field(default=())
+    kv_parts: tuple[Component, ...] = field(default=())
 
     def __iter__(self) -> Iterator[Component]:
-        yield from self.parts
+        yield from self.kv_parts
         yield self.kv
         yield self.estimator
         yield self.policy
@@ -56,6 +56,6 @@ class Components:
         yield from self.features
         yield from self.observers
 
-    def hosted(self) -> Iterator[Component]:
-        """What was made for one of these, and is not among them."""
-        return (c.ctx.parts[name] for c in self for name in c.hosts)
+    def subcomponents(self) -> Iterator[Component]:
+        """Components that were made for one of these, and are not among them."""
+        return (c.ctx.components[name] for c in self for name in c.subcomponents)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from batchwright.protocols.kv import DetachCause
 from batchwright.request import Finish, Request, RequestStatus
 from batchwright.scheduler.draft import Draft
 from batchwright.scheduler.faults import RequestFault
@@ -18,12 +19,14 @@ class Departures:
     def finish(self, request: Request, status: RequestStatus, detail: str) -> None:
         """End a live request: at once for its caller, its blocks when nothing uses them."""
         state = self._state
+        aborted = status is RequestStatus.FINISHED_ABORTED
+        cause: DetachCause = "aborted" if aborted else "finished"
         if request.request_id in state.running:
-            self._stop_running(request)
+            self._stop_running(request, cause)
         else:
             state.room.remove(request)
             if request.request_id in state.paused:
-                self._give_up_blocks(request)
+                self._give_up_blocks(request, cause)
         request.status = status
         request.finish = finish = Finish(status, detail)
         request.finish_time = state.clock.now()
@@ -83,7 +86,7 @@ class Departures:
             return
         lost = request.num_computed_tokens
         kept = self._keep(request)
-        self._stop_running(request)
+        self._stop_running(request, "preempted")
         request.high_water = max(request.high_water, lost)
         request.num_computed_tokens = kept
         request.note_preemption()
@@ -106,7 +109,7 @@ class Departures:
         """Take the blocks of a paused request; it will be computed again."""
         state = self._state
         lost = request.num_computed_tokens
-        self._give_up_blocks(request)
+        self._give_up_blocks(request, "preempted")
         request.high_water = max(request.high_water, lost)
         request.num_computed_tokens = 0
         request.note_preemption()
@@ -197,10 +200,10 @@ class Departures:
         self._state.has_changed = True
         self.wait_again(request)
 
-    def _stop_running(self, request: Request) -> None:
+    def _stop_running(self, request: Request, cause: DetachCause) -> None:
         """Take a running request out of the plan and give back all that it holds."""
         self._leave_seat(request)
-        self._give_up_blocks(request)
+        self._give_up_blocks(request, cause)
 
     def _leave_seat(self, request: Request) -> None:
         state = self._state
@@ -213,10 +216,10 @@ class Departures:
         if state.components.resources:
             self.release_resources(request)
 
-    def _give_up_blocks(self, request: Request) -> None:
+    def _give_up_blocks(self, request: Request, cause: DetachCause) -> None:
         state = self._state
         state.paused.pop(request.request_id, None)
-        num_blocks = state.fence.release(request)
+        num_blocks = state.fence.release(request, cause)
         if request.account is not None:
             request.account.holds(-num_blocks)
 
@@ -224,4 +227,4 @@ class Departures:
         """Give back the first ``count`` reservations of a request (all if None)."""
         state = self._state
         for resource in state.components.resources[:count]:
-            state.call_back(resource, "release", request.view)
+            state.call_back(resource, "unreserve", request.view)

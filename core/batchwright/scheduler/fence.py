@@ -9,6 +9,7 @@ from attrs import define
 
 from batchwright.messages import SchedulerOutput
 from batchwright.protocols import KVManager
+from batchwright.protocols.kv import DetachCause
 from batchwright.request import Request
 
 
@@ -58,13 +59,17 @@ class Fence:
                 return flight
         return None
 
-    def unreserve(self, request: Request) -> int:
+    def release(self, request: Request, cause: DetachCause) -> int:
         """Return a request's blocks to the pool as soon as nothing touches them.
+
+        Args:
+            request: The request.
+            cause: The reason why it loses them.
 
         Returns:
             How many it held.
         """
-        block_ids = self._kv.detach(request.view)
+        block_ids = self._kv.detach(request.view, cause)
         flight = self.last_flight(request) if block_ids else None
         if flight is None:
             self._kv.free(block_ids)

@@ -69,7 +69,7 @@ class Leaps:
         num_requests = len(columns.ids)
         if not self._is_possible or not num_requests or num_requests < len(state.running):
             return None
-        if state.notices or state.marks.reached or state.fence.flights:
+        if state.signals or state.marks.reached or state.fence.flights:
             return None
         if state.room.num_in_queue and self._may_admit(num_requests):
             return None

@@ -20,11 +20,11 @@ class Opening:
         self._controls = tuple(c for c in state.components.controls if overrides(c, "caps"))
 
     def settle(self) -> None:
-        """Take in what came since the last step: notices, marks, alarms."""
+        """Take in what came since the last step: signals and timers."""
         state = self._state
-        while state.notices:
+        while state.signals:
             state.has_changed = True
-            state.room.wake(*state.notices.popleft())
+            state.room.wake(state.signals.popleft())
         if state.marks.reached:
             for component, view, payload in state.marks.due():
                 state.call_back(component, "on_tokens", view, payload)

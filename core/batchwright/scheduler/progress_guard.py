@@ -50,7 +50,7 @@ class ProgressGuard:
         state.bypass_gates = False
         if self._idle_steps < state.settings.stall_steps:
             return False
-        state.room.wake_all_skipped()
+        state.room.wake_all_deferred()
         if self.awaits_outside:
             self._idle_steps = 0
             return False

@@ -45,12 +45,12 @@ class Scheduler:
     With ``pipeline_depth`` over one, so many plans may be made before the first is
     updated; updates come in the order of the plans.
 
-    One thread at a time uses it. Any thread may call ``notify`` and ``release``, at any time.
+    One thread at a time uses it. Any thread may call ``signal``, at any time.
 
     Args:
         components: Every choice, made (see ``from_config`` for the usual way).
         settings: Settings of the step itself.
-        limits: The fixed sizes of the run.
+        sizes: The fixed sizes of the run.
         clock: The only source of time for decisions.
         stopwatch: The clock that calls of components are timed by; None: ``clock``.
     """
@@ -59,11 +59,11 @@ class Scheduler:
         self,
         components: Components,
         settings: SchedulerSettings,
-        limits: Sizes,
+        sizes: Sizes,
         clock: Clock,
         stopwatch: Clock | None = None,
     ) -> None:
-        self._state = state = State(components, settings, limits, clock, stopwatch or clock)
+        self._state = state = State(components, settings, sizes, clock, stopwatch or clock)
         self._departures = Departures(state)
         self._intake = Intake(state, self._departures)
         self._yielding = Yielding(state, self._departures)
@@ -77,16 +77,16 @@ class Scheduler:
         self._thread = 0
         self._tells_steps = state.announcer.wants("on_step")
         self._tells_outputs = state.announcer.wants("on_outputs")
-        for component in (*components, *components.hosted()):
+        for component in (*components, *components.subcomponents()):
             component.ctx.bind(state, component)
         for component in components:
             set_up(component)
-        if not state.fits_pool(limits.max_model_len):
+        if not state.fits_pool(sizes.max_model_len):
             _log.warning(
                 "the KV pool holds %d tokens, less than max_model_len = %d: a request that "
                 "outgrows it ends with finish reason 'length', detail 'kv_capacity'",
-                state.kv.num_usable_blocks * limits.block_size,
-                limits.max_model_len,
+                state.kv.num_usable_blocks * sizes.block_size,
+                sizes.max_model_len,
             )
 
     @classmethod
@@ -275,19 +275,15 @@ class Scheduler:
         elif self._doing == "update_from_output()":
             self._departures.heed_ends()
 
-    def notify(self, key: str) -> None:
-        """Bring back, at the next step, the requests that are parked on a key.
+    def signal(self, key: str) -> None:
+        """Bring back, at the next step, the requests that are deferred until a key, or wait for it.
 
         From any thread; an engine that sleeps wakes up.
-        """
-        self._state.give_notice("notify", key)
 
-    def release(self, key: str) -> None:
-        """Bring back, at the next step, the requests that are deferred until a key.
-
-        From any thread; an engine that sleeps wakes up.
+        Raises:
+            TypeError: The key is no string.
         """
-        self._state.give_notice("release", key)
+        self._state.signal(key)
 
     def pause(self) -> None:
         """Admit no request until ``resume``; running requests go on."""
@@ -369,7 +365,7 @@ class Scheduler:
         return self._state.components
 
     @property
-    def limits(self) -> Sizes:
+    def sizes(self) -> Sizes:
         return self._state.sizes
 
     @property
@@ -397,13 +393,13 @@ class Scheduler:
         return bool(state.requests or state.fence.flights or state.ended)
 
     @property
-    def has_notices(self) -> bool:
-        """Whether the next step heeds a ``notify`` or a ``release``."""
-        return bool(self._state.notices)
+    def has_signals(self) -> bool:
+        """Whether the next step heeds a ``signal``."""
+        return bool(self._state.signals)
 
     @property
     def bell(self) -> Bell:
-        """Rings at each notice; what drives the scheduler may sleep on it."""
+        """Rings at each signal; what drives the scheduler may sleep on it."""
         return self._state.bell
 
     @property
@@ -457,7 +453,7 @@ class Scheduler:
         if doing and self._thread != get_ident():
             raise StepError(
                 f"{call} was called while another thread was in {doing}: one thread at a time "
-                "uses a Scheduler; others may call notify() and release(), or add to an Engine"
+                "uses a Scheduler; others may call signal(), or add to an Engine"
             )
         if doing:
             raise StepError(f"{call} was called from within {doing}")

@@ -46,7 +46,7 @@ class State:
         failed_ids: Requests that the last updated step could not compute.
         to_end: Requests to end, how and why, once what is going on is done.
         estimator_was_asked: Whether a component wanted to know how long steps take.
-        notices: What came in between steps: ("release" | "notify", key); other threads may add.
+        signals: Keys that came between steps; other threads may add.
         bell: Rings when other threads brought something.
     """
 
@@ -54,13 +54,13 @@ class State:
         self,
         components: Components,
         settings: SchedulerSettings,
-        limits: Sizes,
+        sizes: Sizes,
         clock: Clock,
         stopwatch: Clock,
     ) -> None:
         self.components = components
         self.settings = settings
-        self.limits = limits
+        self.sizes = sizes
         self.clock = clock
         self.kv = components.kv
         self.requests: dict[str, Request] = {}
@@ -72,8 +72,8 @@ class State:
         self.room = WaitingRoom(components.policy, self.faults)
         self.fence = Fence(self.kv)
         self.steady = SteadyDecodes(
-            limits.block_size,
-            limits.num_lookahead_tokens,
+            sizes.block_size,
+            sizes.num_lookahead_tokens,
             self.running,
             enabled=settings.pipeline_depth == 1
             and not any(limit.affects_decode for limit in components.limits),
@@ -88,14 +88,14 @@ class State:
         self.view = StepView(self)
         self.counts = Counts()
         self.draft = self.no_draft = Draft()
-        self.notices: deque[tuple[str, str]] = deque()
+        self.signals: deque[str] = deque()
         self.bell = Bell()
         self.finished_ids: list[str] = []
         self.ended: dict[str, Finish] = {}
         self.failed_ids: list[str] = []
         self.to_end: list[tuple[str, RequestStatus, str]] = []
         self.step_id = 0
-        self.num_slots = sum(1 for _ in (*components, *components.hosted()))
+        self.num_slots = sum(1 for _ in (*components, *components.subcomponents()))
         self.now = clock.now()
         self.admission_paused = False
         self.has_changed = True
@@ -112,20 +112,20 @@ class State:
         self.running[request.request_id] = request
         self.steady.start(request)
 
-    def give_notice(self, notice: str, key: str) -> None:
-        """Have ``release`` or ``notify`` of a key heeded at the next step; from any thread.
+    def signal(self, key: str) -> None:
+        """Have a key heeded at the next step; from any thread.
 
         Raises:
             TypeError: The key is no string.
         """
         if not isinstance(key, str):
-            raise TypeError(f"{notice}() takes the key as a string, not {key!r}")
-        self.notices.append((notice, key))
+            raise TypeError(f"signal() takes the key as a string, not {key!r}")
+        self.signals.append(key)
         self.bell.ring()
 
     def num_blocks_for(self, num_tokens: int) -> int:
         """Blocks that hold so many tokens."""
-        return -(-num_tokens // self.limits.block_size)
+        return -(-num_tokens // self.sizes.block_size)
 
     def note_used_blocks(self) -> None:
         """Keep the most blocks that were in use."""

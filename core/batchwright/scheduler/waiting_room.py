@@ -1,4 +1,4 @@
-"""Where requests wait: in the policy's queue, deferred until a key, parked on one."""
+"""Waiting requests: in the policy's queue, deferred until a key, or parked on one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from batchwright.scheduler.faults import Faults
 class WaitingRoom:
     """All requests that do not run, each in exactly one place.
 
-    A request that is skipped or parked keeps a ticket to its place in the queue and
+    A request that is deferred or parked keeps a ticket to its place in the queue and
     costs nothing until its key comes.
 
     Args:
@@ -28,7 +28,7 @@ class WaitingRoom:
         self._faults = faults
         self._queue: WaitingQueue = policy.queue
         self._aside: dict[str, tuple[str, Ticket]] = {}
-        self._by_key: dict[tuple[str, str], dict[str, Request]] = {}
+        self._by_key: dict[str, dict[str, Request]] = {}
         self._landing: dict[str, Request] = {}
         self._passed_over: dict[str, tuple[Request, Ticket]] = {}
         self._short: dict[str, None] = {}
@@ -92,14 +92,14 @@ class WaitingRoom:
 
     def park(self, request: Request, key: str, reason: str) -> None:
         """Put a queued request aside until ``signal(key)``."""
-        self._put_aside(request, "notify", key)
+        self._put_aside(request, key)
         request.status = RequestStatus.PARKED
-        self._note(request, reason or f"parked on {key!r}")
+        self._note(request, reason or f"waits for {key!r}")
         self.num_parked += 1
 
-    def skip(self, request: Request, key: str, reason: str, *, is_short: bool = False) -> None:
+    def defer(self, request: Request, key: str, reason: str, *, is_short: bool = False) -> None:
         """Put a queued request aside until ``signal(key)``; short ones lack a resource."""
-        self._put_aside(request, "release", key)
+        self._put_aside(request, key)
         if is_short:
             self._short[request.request_id] = None
         self._note(request, reason or f"deferred until {key!r}")
@@ -121,23 +121,27 @@ class WaitingRoom:
             self._queue.restore(request.view, ticket)
         self._passed_over.clear()
 
-    def wake(self, notice: str, key: str) -> int:
-        """Bring back what waits for ``signal(key)`` or ``signal(key)``.
+    def wake(self, key: str) -> int:
+        """Bring back the requests that are deferred until a key, or wait for it.
 
         Returns:
             How many came back; an unknown or repeated key brings none.
         """
-        waiting = self._by_key.pop((notice, key), {})
-        for request_id, request in waiting.items():
-            _, ticket = self._aside.pop(request_id)
-            self._short.pop(request_id, None)
-            self._return(request, ticket)
+        waiting = self._by_key.pop(key, {})
+        for request in waiting.values():
+            self._bring_back(request)
         return len(waiting)
 
-    def wake_all_skipped(self) -> int:
-        """Bring back everything that was deferred until some key."""
-        keys = [key for notice, key in self._by_key if notice == "release"]
-        return sum(self.wake("release", key) for key in keys)
+    def wake_all_deferred(self) -> None:
+        """Bring back every request that is deferred until some key."""
+        for request_id, (key, _) in list(self._aside.items()):
+            request = self._arrivals[request_id]
+            if request.status is not RequestStatus.PARKED:
+                others = self._by_key[key]
+                del others[request_id]
+                if not others:
+                    del self._by_key[key]
+                self._bring_back(request)
 
     def head(self) -> Request | None:
         """The request that the policy serves next, or None.
@@ -186,11 +190,11 @@ class WaitingRoom:
             yield self._arrivals[request_id].view
 
     def where(self, request: Request) -> str:
-        """``queue``, ``parked``, ``skipped`` or ``landing``."""
+        """``queue``, ``parked``, ``deferred`` or ``landing``."""
         if request.request_id in self._landing:
             return "landing"
         if request.request_id in self._aside:
-            return "parked" if request.status is RequestStatus.PARKED else "skipped"
+            return "parked" if request.status is RequestStatus.PARKED else "deferred"
         return "queue"
 
     def _enter(self, request: Request) -> None:
@@ -211,12 +215,14 @@ class WaitingRoom:
             # It would wait for ever, and nothing would tell.
             raise self._faults.about_request(self._policy, method, "did not queue the request")
 
-    def _put_aside(self, request: Request, notice: str, key: str) -> None:
+    def _put_aside(self, request: Request, key: str) -> None:
         ticket = self._queue.remove(request.view)
         self._aside[request.request_id] = (key, ticket)
-        self._by_key.setdefault((notice, key), {})[request.request_id] = request
+        self._by_key.setdefault(key, {})[request.request_id] = request
 
-    def _return(self, request: Request, ticket: Ticket) -> None:
+    def _bring_back(self, request: Request) -> None:
+        _, ticket = self._aside.pop(request.request_id)
+        self._short.pop(request.request_id, None)
         if request.status is RequestStatus.PARKED:
             self.num_parked -= 1
             preempted = request.scheduled_time is not None
@@ -227,13 +233,11 @@ class WaitingRoom:
     def _forget_aside(self, request: Request) -> None:
         key, _ = self._aside.pop(request.request_id)
         self._short.pop(request.request_id, None)
-        parked = request.status is RequestStatus.PARKED
-        self.num_parked -= parked
-        place = ("notify" if parked else "release", key)
-        others = self._by_key[place]
+        self.num_parked -= request.status is RequestStatus.PARKED
+        others = self._by_key[key]
         del others[request.request_id]
         if not others:
-            del self._by_key[place]
+            del self._by_key[key]
 
     def _take_from_queue(self, request: Request) -> None:
         if self._passed_over.pop(request.request_id, None) is None:

@@ -294,7 +294,7 @@ class WaitingScan:
             case Defer(until=None):
                 return Held(reason, state.settings.scan_window)
             case Defer(until=str(key)):
-                state.room.skip(request, key, f"{reason} (deferred until {key!r})")
+                state.room.defer(request, key, f"{reason} (deferred until {key!r})")
             case Wait(key=str(key)):
                 state.room.park(request, key, f"{reason} (waits for {key!r})")
             case Reject():
@@ -375,7 +375,7 @@ class WaitingScan:
         if key is None:
             self._state.draft.lacks_resource = True
             return self._without_room(request, reason, lacks_blocks=False)
-        self._state.room.skip(request, key, f"{reason} (deferred until {key!r})", is_short=True)
+        self._state.room.defer(request, key, f"{reason} (deferred until {key!r})", is_short=True)
         return None
 
     def _admit(self, request: Request, offer: Offer) -> Held | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from attrs import define
+
 from batchwright.hookspecs import hookimpl
 from batchwright.protocols import Executor, Gate, Limit
 from batchwright.testing.executor import ScriptedExecutor
@@ -15,6 +17,13 @@ if TYPE_CHECKING:
     from batchwright.step_view import StepView
 
 
+@define
+class Looks:
+    """Looks at a request, counted."""
+
+    count: int = 0
+
+
 class HintGate(Gate):
     """Does what a request's hints say.
 
@@ -24,13 +33,14 @@ class HintGate(Gate):
     """
 
     name = "hint"
+    Data = Looks
 
     def __init__(self, options: Any, ctx: Context) -> None:
         super().__init__(options, ctx)
         self.open_keys: dict[str, None] = {}
 
-    def open(self, key: str) -> None:
-        """Let requests pass that are deferred until a key, and release it."""
+    def let_pass(self, key: str) -> None:
+        """Let requests pass that are deferred until a key."""
         self.open_keys[key] = None
         self.ctx.signal(key)
 
@@ -42,12 +52,12 @@ class HintGate(Gate):
         key = request.hints.get("skip")
         if key is not None and key not in self.open_keys:
             return Defer(until=key, reason="as its hints say")
-        looks = request.state[self.ctx.slot] or 0
-        request.state[self.ctx.slot] = looks + 1
-        if looks < request.hints.get("hold", 0):
-            return Defer(reason=f"look {looks + 1}")
-        if looks < request.hints.get("stop", 0):
-            return Stop(f"look {looks + 1}")
+        looks = self.ctx.data(request)
+        looks.count += 1
+        if looks.count <= request.hints.get("hold", 0):
+            return Defer(reason=f"look {looks.count}")
+        if looks.count <= request.hints.get("stop", 0):
+            return Stop(f"look {looks.count}")
         return ADMIT
 
 

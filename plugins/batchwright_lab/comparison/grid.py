@@ -173,7 +173,7 @@ def _policy_in(path: str) -> str:
 def _hosts_policies(choice: PolicyChoice, base: Config) -> bool:
     """Tell if a policy is made of other ones, whose options matter to it then."""
     plugins = PluginManager.discover(_paths(base, choice), base.plugins.disable)
-    hosted = plugins.find(_POLICY, choice.name).cls.hosts.values()
+    hosted = plugins.find(_POLICY, choice.name).cls.subcomponents.values()
     return any(part.kind == _POLICY for part in hosted)
 
 

@@ -30,7 +30,7 @@ class Oracle(Predictor):
 
     def __init__(self, options: Any, ctx: Context) -> None:
         super().__init__(options, ctx)
-        self._truth: Truth = ctx.parts["truth"]
+        self._truth: Truth = ctx.components["truth"]
 
     def output_tokens(self, requests: Sequence[RequestView]) -> Sequence[float]:
         return [self.length(request) for request in requests]

@@ -50,7 +50,7 @@ class _Handover(Component, Lifecycle):
     Options = Options
 
     def __init__(self, options: Any, ctx: Context) -> None:
-        self.first, self.then = ctx.parts["first"], ctx.parts["then"]
+        self.first, self.then = ctx.components["first"], ctx.components["then"]
         self.problem = ""
         super().__init__(options, ctx)
         self.idle_methods = tuple(
@@ -115,7 +115,7 @@ _WISHES: Final = ("account", "running_key", "running_to_preempt", "preempts")
 class HandoverPolicy(_Handover, SchedulingPolicy):
     """Two policies, each with a queue of its own, in which the same requests wait."""
 
-    hosts = {name: Subcomponent("policy", name) for name in ("first", "then")}
+    subcomponents = {name: Subcomponent("policy", name) for name in ("first", "then")}
 
     def make_queue(self) -> WaitingQueue:
         return TwinQueue(self)
@@ -153,7 +153,7 @@ class HandoverPolicy(_Handover, SchedulingPolicy):
 class HandoverVictim(_Handover, Victim):
     """Two victims."""
 
-    hosts = {name: Subcomponent("victim", name) for name in ("first", "then")}
+    subcomponents = {name: Subcomponent("victim", name) for name in ("first", "then")}
 
     def choose(self, running: Running, needy: RequestView, view: StepView) -> RequestView:
         chosen: RequestView = self.chosen.choose(running, needy, view)

@@ -200,7 +200,7 @@ class ReplayDrive:
         moment = min(self._next_time, _FOREVER if alarm is None else alarm, self._end_time)
         if moment < _FOREVER:
             self._clock.wait_until(moment)
-        elif not self._scheduler.has_notices:
+        elif not self._scheduler.has_signals:
             view = self._scheduler.view
             if 0 < view.num_parked == view.num_waiting and not view.num_running:
                 self.stopped_by = "every request is parked, and nothing will wake one"

@@ -36,7 +36,7 @@ class ReplayedExecutor(Executor):
         self.answers = Answers()
         self.known_ends: dict[int, float] = {}
         self.num_estimated = 0
-        self._estimator = ctx.parts["estimator"]
+        self._estimator = ctx.components["estimator"]
         self._known: dict[str, tuple[Answer, int]] = {}
         """By request that a plan may still compute, its answer and how much of it is out."""
 

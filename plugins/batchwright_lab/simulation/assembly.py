@@ -21,7 +21,7 @@ class SimulatorAssembly(EngineAssembly):
             PluginError: A component cannot be built.
         """
         self.check_runtime("simulator", but=("executor", "attention"))
-        unknown = self.limits(None, num_blocks=0)
+        unknown = self.sizes(None, num_blocks=0)
         name = self.config.simulation.executor
         use = self.config.named("executor", name, "simulation.executor")
         truth = self.make(self.config.truth, unknown)

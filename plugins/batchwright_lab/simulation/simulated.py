@@ -114,7 +114,7 @@ class Simulated(Executor):
         Raises:
             ConfigError: There is no estimator: this is no simulation.
         """
-        self._estimator = self.ctx.parts.get("estimator")
+        self._estimator = self.ctx.components.get("estimator")
         if self._estimator is None:
             problem = f"executor {self.name!r} has no estimator; it works in simulations alone"
             raise ConfigError(problem, path="executor.use")

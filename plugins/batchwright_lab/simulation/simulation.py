@@ -158,7 +158,7 @@ class Simulation:
         moment = min(self.arriving.next_time, self._scheduler.next_timer or _FOREVER)
         if moment < _FOREVER:
             self._wait_until(moment)
-        elif not self._scheduler.has_notices:
+        elif not self._scheduler.has_signals:
             view = self._scheduler.view
             if 0 < view.num_parked == view.num_waiting and not view.num_running:
                 self.stopped_by = STUCK

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from attrs import define
+
 from batchwright.protocols import Gate
 from batchwright.verdicts import ADMIT, Stop, Verdict
 
@@ -15,6 +17,13 @@ if TYPE_CHECKING:
     from batchwright.step_view import StepView
 
 __all__ = ["PeakMemory"]
+
+
+@define
+class Offered:
+    """The step in which a request was offered all of its tokens."""
+
+    whole_in_step: int | None = None
 
 
 class PeakMemory(Gate):
@@ -35,11 +44,12 @@ class PeakMemory(Gate):
     """
 
     name = "peak-memory"
+    Data = Offered
 
     def filter(self, request: RequestView, need: Need, hit: PrefixHit, view: StepView) -> Verdict:
         is_whole = need.num_step_blocks == need.num_full_blocks
         if is_whole and view.num_tokens_left >= request.num_tokens - hit.num_tokens:
-            request.state[self.ctx.slot] = view.step_id
+            self.ctx.data(request).whole_in_step = view.step_id
         if not view.num_running:
             return ADMIT
         peak = self.peak([*view.running, request])
@@ -71,6 +81,8 @@ class PeakMemory(Gate):
 
     def _is_behind(self, request: RequestView) -> bool:
         """Whether a request's prompt takes further steps, as far as is known."""
-        if request.state[self.ctx.slot] == self.ctx.view.step_id:  # it gets all of it in this step
+        if (
+            self.ctx.data(request).whole_in_step == self.ctx.view.step_id
+        ):  # it gets all of it in this step
             return False
         return request.num_tokens - request.num_computed_tokens > 1

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from attrs import Factory, frozen
+from attrs import Factory, define, frozen
 
 from batchwright.number_bounds import MAX_SECONDS, shown
 from batchwright.option import option
@@ -40,6 +40,13 @@ class Options:
     )
 
 
+@define
+class Deadline:
+    """The time when a wait is over, and its length (seconds)."""
+
+    bound: tuple[float, float] | None = None
+
+
 class QueueTimeout(Gate):
     """Ends a request, with an error that says so, if it waits too long for its first grant.
 
@@ -51,6 +58,7 @@ class QueueTimeout(Gate):
     """
 
     name = "queue-timeout"
+    Data = Deadline
     Options = Options
 
     def pre_enqueue(self, request: RequestView) -> Verdict:
@@ -71,7 +79,7 @@ class QueueTimeout(Gate):
         given = [float(bound) for bound in bounds if bound is not None and bound < inf]
         if given:
             due = self.ctx.clock.now() + min(given)
-            request.state[self.ctx.slot] = (due, min(given))
+            self.ctx.data(request).bound = (due, min(given))
             self.ctx.call_at(due, request)
 
     def pre_filter(self, request: RequestView, view: StepView) -> Verdict:
@@ -82,9 +90,9 @@ class QueueTimeout(Gate):
             self.ctx.end(payload, f"gate {self.name!r}: {self._reason(payload)}")
 
     def _is_over(self, request: RequestView) -> bool:
-        times: Any = request.state[self.ctx.slot]
+        bound = self.ctx.data(request).bound
         waits = request.finish is None and request.scheduled_time is None
-        return waits and times is not None and self.ctx.view.now >= times[0]
+        return waits and bound is not None and self.ctx.view.now >= bound[0]
 
     def _reason(self, request: RequestView) -> str:
-        return f"waited {request.state[self.ctx.slot][1]:g} s without a first grant"
+        return f"waited {self.ctx.data(request).bound[1]:g} s without a first grant"

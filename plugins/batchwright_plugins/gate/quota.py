@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import floor, inf
 from typing import TYPE_CHECKING, Any
 
-from attrs import Factory, frozen
+from attrs import Factory, define, frozen
 
 from batchwright.option import option
 from batchwright.protocols import Gate
@@ -39,6 +39,13 @@ class Options:
     )
 
 
+@define
+class Charged:
+    """Tokens of a request that its client was charged; None: it was never admitted."""
+
+    num_charged: int | None = None
+
+
 class Quota(Gate):
     """Holds back a client's requests for the rest of a window once its tokens are used up.
 
@@ -55,6 +62,7 @@ class Quota(Gate):
     """
 
     name = "quota"
+    Data = Charged
     Options = Options
 
     def setup(self) -> None:
@@ -79,7 +87,7 @@ class Quota(Gate):
         self._charge(request)
 
     def on_finish(self, request: RequestView) -> None:
-        if request.state[self.ctx.slot] is not None:
+        if self.ctx.data(request).num_charged is not None:
             self._turn(self.ctx.clock.now())
             self._charge(request)
 
@@ -88,8 +96,8 @@ class Quota(Gate):
 
     def _charge(self, request: RequestView) -> None:
         """Charge what was not charged yet of a request."""
-        charged = request.state[self.ctx.slot] or 0
-        request.state[self.ctx.slot] = request.num_tokens
+        charged = self.ctx.data(request).num_charged or 0
+        self.ctx.data(request).num_charged = request.num_tokens
         used = self._used.get(request.client, 0)
         self._used[request.client] = used + request.num_tokens - charged
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from attrs import define
+
 from batchwright.exceptions import ConfigError
 from batchwright.protocols import Eviction, KVManager, PrefixHit
-from batchwright.protocols.kv import NO_HIT
+from batchwright.protocols.kv import NO_HIT, DetachCause
 from batchwright_plugins.kv.block_table import BlockTable
 from batchwright_plugins.kv.prefix_index import PrefixIndex
 
@@ -18,6 +20,13 @@ if TYPE_CHECKING:
 __all__ = ["PagedKV"]
 
 MIN_DIGEST_SIZE = 16
+
+
+@define
+class Held:
+    """The block table of a request."""
+
+    table: BlockTable | None = None
 
 
 class PagedKV(KVManager):
@@ -35,16 +44,16 @@ class PagedKV(KVManager):
     """
 
     name = "paged"
+    Data = Held
 
     def __init__(self, options: Any, ctx: Context) -> None:
         super().__init__(options, ctx)
-        limits = ctx.sizes
-        self._slot = ctx.slot
-        self._block_size = limits.block_size
-        self._num_blocks = limits.num_blocks
-        self._caches = limits.enable_prefix_caching
-        self._hasher = ctx.parts["hasher"]
-        self._free: Eviction = ctx.parts["eviction"]
+        sizes = ctx.sizes
+        self._block_size = sizes.block_size
+        self._num_blocks = sizes.num_blocks
+        self._caches = sizes.enable_prefix_caching
+        self._hasher = ctx.components["hasher"]
+        self._free: Eviction = ctx.components["eviction"]
         if self._hasher.digest_size < MIN_DIGEST_SIZE:
             raise ConfigError(
                 f"{self._hasher.ctx.label} has digests of {self._hasher.digest_size} "
@@ -134,7 +143,7 @@ class PagedKV(KVManager):
             return len(block_ids)
         return sum(references[block_id] == 1 for block_id in block_ids)
 
-    def detach(self, request: RequestView) -> list[int]:
+    def detach(self, request: RequestView, cause: DetachCause) -> list[int]:
         table = self._table(request)
         block_ids, table.block_ids = table.block_ids, []
         table.num_published = 0
@@ -175,7 +184,7 @@ class PagedKV(KVManager):
 
     def forget(self, request: RequestView) -> None:
         # Table and view hold one another: they would wait for the garbage collector.
-        request.state[self._slot] = None
+        self.ctx.drop_data(request)
 
     def audit(self, tables: dict[str, list[int]]) -> Iterator[str]:
         counted = [0] * self._num_blocks
@@ -219,20 +228,19 @@ class PagedKV(KVManager):
 
     def _go_on(self, growing: Sequence[RequestView], filling: Sequence[RequestView]) -> list[int]:
         """Append a block to each of the growing, publish the filling; what was appended."""
-        slot = self._slot
+        data = self.ctx.data
         new = self._take(len(growing)) if growing else []
         for request, block_id in zip(growing, new, strict=True):
-            request.state[slot].block_ids.append(block_id)
+            data(request).table.block_ids.append(block_id)
         if self._caches:
-            self._index.add([request.state[slot].publish_next() for request in filling])
+            self._index.add([data(request).table.publish_next() for request in filling])
         return new
 
     def _table(self, request: RequestView) -> BlockTable:
-        table: BlockTable | None = request.state[self._slot]
-        if table is None:
-            table = BlockTable(request, self._hasher, self._block_size)
-            request.state[self._slot] = table
-        return table
+        held: Held = self.ctx.data(request)
+        if held.table is None:
+            held.table = BlockTable(request, self._hasher, self._block_size)
+        return held.table
 
     def _adopt(self, table: BlockTable, block_ids: Sequence[int]) -> None:
         for block_id in block_ids:

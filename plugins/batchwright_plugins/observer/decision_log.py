@@ -78,6 +78,7 @@ class DecisionLog(Observer):
     """
 
     name = "decision-log"
+    Data = Written
     Options = Options
 
     def __init__(self, options: Any, ctx: Context) -> None:
@@ -150,7 +151,7 @@ class DecisionLog(Observer):
         if self.options.replay:
             fields = fields_of(request)
             if self._contents is not None:
-                contents = self._contents.of_prompt(request, self.ctx.slot)
+                contents = self._contents.of_prompt(request, self.ctx.data(request))
                 fields |= {"contents": contents} if contents else {}
             self._added[request.request_id] += [fields] if fields else []
 
@@ -163,7 +164,7 @@ class DecisionLog(Observer):
         if self.options.replay:
             end.append(request.num_output_tokens)
             if self._contents is not None:
-                contents = self._contents.of_outputs(request, self.ctx.slot)
+                contents = self._contents.of_outputs(request, self.ctx.data(request))
                 end += [contents] if contents else []
 
     def on_outputs(self, outputs: StepOutputs) -> None:

@@ -91,10 +91,23 @@ def fields_of(request: RequestView) -> dict[str, Any]:
     return fields | {key: value for key, value in others.items() if value}
 
 
+@define
+class Written:
+    """Digests of a request that are written.
+
+    Args:
+        num_blocks: Blocks whose digests are written.
+        digest: The last one.
+    """
+
+    num_blocks: int = 0
+    digest: bytes = b""
+
+
 class Contents:
     """Digests of full blocks of tokens, each of its block and all before it.
 
-    How far a request's are written, and the last of them, is kept in its state.
+    How far those of a request are written is kept with it, as ``Written``.
 
     Args:
         block_size: Tokens a block.
@@ -103,16 +116,16 @@ class Contents:
     def __init__(self, block_size: int) -> None:
         self._block_size = block_size
 
-    def of_prompt(self, request: RequestView, slot: int) -> str:
+    def of_prompt(self, request: RequestView, written: Written) -> str:
         """Those of a prompt."""
-        return self._digests(request, slot, request.num_prompt_tokens)
+        return self._digests(request, written, request.num_prompt_tokens)
 
-    def of_outputs(self, request: RequestView, slot: int) -> str:
+    def of_outputs(self, request: RequestView, written: Written) -> str:
         """Those of the blocks that were filled since the prompt's were asked for."""
-        return self._digests(request, slot, request.num_tokens)
+        return self._digests(request, written, request.num_tokens)
 
-    def _digests(self, request: RequestView, slot: int, num_tokens: int) -> str:
-        begin, digest = request.state[slot] or (0, b"")
+    def _digests(self, request: RequestView, written: Written, num_tokens: int) -> str:
+        begin, digest = written.num_blocks, written.digest
         end = num_tokens // self._block_size
         tokens = request.token_bytes(begin * self._block_size, end * self._block_size)
         size = 4 * self._block_size
@@ -121,7 +134,7 @@ class Contents:
             block = tokens[start : start + size]
             digest = _said(block) or blake2b(digest + block, digest_size=_DIGEST_SIZE).digest()
             digests.append(digest)
-        request.state[slot] = end, digest
+        written.num_blocks, written.digest = end, digest
         return b64encode(b"".join(digests)).decode()
 
 

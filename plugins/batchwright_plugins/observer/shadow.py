@@ -66,15 +66,15 @@ class Shadow(Observer):
 
     name = "shadow"
     Options = Options
-    hosts: ClassVar[Mapping[str, Subcomponent]] = {
+    subcomponents: ClassVar[Mapping[str, Subcomponent]] = {
         "policy": Subcomponent("policy", "policy", ShadowContext),
         "predictor": Subcomponent("predictor"),
     }
 
     def __init__(self, options: Any, ctx: Context) -> None:
         super().__init__(options, ctx)
-        self._policy: SchedulingPolicy = ctx.parts["policy"]
-        self._predictor = ctx.parts["predictor"]
+        self._policy: SchedulingPolicy = ctx.components["policy"]
+        self._predictor = ctx.components["predictor"]
         assert isinstance(self._policy.ctx, ShadowContext), "it is hosted with one"
         self._world: ShadowContext = self._policy.ctx
         self._world.predictor = self._predictor

@@ -23,7 +23,7 @@ __all__ = ["ShadowContext"]
 class ShadowContext(Context):
     """A context of its own world: accounts, marks, alarms, estimates; notices go nowhere.
 
-    What it shows of the scheduler is true. ``ledger`` knows tokens, but not blocks.
+    What it shows of the scheduler is true. ``usage`` knows tokens, but not blocks.
     """
 
     def __init__(self, **given: Any) -> None:
@@ -38,7 +38,7 @@ class ShadowContext(Context):
         self._estimates: dict[str, float] = {}
 
     @property
-    def ledger(self) -> Ledger:  # type: ignore[override]
+    def usage(self) -> Ledger:  # type: ignore[override]
         """What accounts of its own were served."""
         return self._own_ledger
 
@@ -57,19 +57,18 @@ class ShadowContext(Context):
                 self._estimates[request.request_id] = float(tokens)
         return [self._estimates[request.request_id] for request in requests]
 
-    def mark(self, request: RequestView, *, at_computed: int, payload: Any = None) -> None:
-        self._marks.append((request, at_computed, payload))
+    def call_at_tokens(
+        self, request: RequestView, *, num_computed_tokens: int, payload: Any = None
+    ) -> None:
+        self._marks.append((request, num_computed_tokens, payload))
 
-    def alarm(self, time: float, payload: Any = None) -> None:
+    def call_at(self, time: float, payload: Any = None) -> None:
         heapq.heappush(self._alarms, (time, next(self._order), payload))
 
     def end(self, request: RequestView, reason: str) -> None:
         """Do nothing: no request ends by it."""
 
-    def release(self, key: str) -> None:
-        """Do nothing: no request waits for a key of it."""
-
-    def notify(self, key: str) -> None:
+    def signal(self, key: str) -> None:
         """Do nothing: no request waits for a key of it."""
 
     # Its host's side.

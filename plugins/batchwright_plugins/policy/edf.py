@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from math import inf
 from typing import TYPE_CHECKING
 
-from attrs import Factory, frozen
+from attrs import Factory, define, frozen
 
 from batchwright.option import option
 from batchwright.protocols import SchedulingPolicy
@@ -62,6 +62,13 @@ class Options:
     )
 
 
+@define
+class Outlook:
+    """A deadline that may be out of reach."""
+
+    is_lost: bool = False
+
+
 class Edf(SchedulingPolicy):
     """Earliest deadline first, without wasting time on deadlines that cannot be met.
 
@@ -81,6 +88,7 @@ class Edf(SchedulingPolicy):
     """
 
     name = "edf"
+    Data = Outlook
     Options = Options
 
     def make_queue(self) -> PatientQueue:
@@ -116,7 +124,7 @@ class Edf(SchedulingPolicy):
         if self.ctx.clock.now() <= last_moment:
             self.ctx.call_at(last_moment, payload)
             return
-        payload.state[self.ctx.slot] = True
+        self.ctx.data(payload).is_lost = True
         self.queue.rekey(payload)
         if payload in self.ctx.view.running:
             self._lost_running[payload] = None
@@ -143,7 +151,7 @@ class Edf(SchedulingPolicy):
             yield Preempt(running, keep_blocks=True)
 
     def _is_lost(self, request: RequestView) -> bool:
-        return request.state[self.ctx.slot] is True
+        return bool(self.ctx.data(request).is_lost)
 
     def _is_served_in_time(self, request: RequestView) -> bool:
         """Whether its first token was all that it was due, and is out."""

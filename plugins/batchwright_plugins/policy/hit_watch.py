@@ -7,7 +7,7 @@ from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from attrs import frozen
+from attrs import define, frozen
 
 if TYPE_CHECKING:
     from batchwright.context import Context
@@ -33,6 +33,13 @@ class _Seen:
     prefix: bytes
 
 
+@define
+class Watched:
+    """A waiting request, as it was last looked at."""
+
+    seen: _Seen | None = None
+
+
 class HitWatch:
     """Knows how much of each waiting request is cached, without looking at all of them.
 
@@ -46,7 +53,7 @@ class HitWatch:
     wakes others when its turn comes.
 
     Args:
-        ctx: The policy's; its slot in ``request.state`` is the watch's own.
+        ctx: The policy's, whose ``Data`` is ``Watched``.
     """
 
     def __init__(self, ctx: Context) -> None:
@@ -56,17 +63,17 @@ class HitWatch:
 
     def hit(self, request: RequestView) -> int:
         """Cached tokens of a waiting request, as last seen."""
-        seen: _Seen | None = request.state[self._ctx.slot]
+        seen: _Seen | None = self._ctx.data(request).seen
         return self.look(request) if seen is None else seen.hit
 
     def look(self, request: RequestView) -> int:
         """See what is cached of a waiting request now (tokens), and watch for more."""
         self.drop(request)
         hit = self._ctx.prefix_hit(request)
-        depth = hit + self._ctx.limits.block_size
-        is_last = depth >= request.num_tokens or not self._ctx.limits.enable_prefix_caching
+        depth = hit + self._ctx.sizes.block_size
+        is_last = depth >= request.num_tokens or not self._ctx.sizes.enable_prefix_caching
         seen = _Seen(hit, 0, b"") if is_last else _Seen(hit, depth, _identity(request, [depth])[0])
-        request.state[self._ctx.slot] = seen
+        self._ctx.data(request).seen = seen
         if not is_last:
             self._listed.setdefault(seen.prefix, {})[request] = None
             self._depths[depth] += 1
@@ -78,8 +85,8 @@ class HitWatch:
 
     def drop(self, request: RequestView) -> None:
         """Watch a request no longer."""
-        seen: _Seen | None = request.state[self._ctx.slot]
-        request.state[self._ctx.slot] = None
+        seen: _Seen | None = self._ctx.data(request).seen
+        self._ctx.data(request).seen = None
         if seen is None or not seen.depth:
             return
         del self._listed[seen.prefix][request]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING
 
-from attrs import frozen
+from attrs import define, frozen
 
 from batchwright.option import option
 from batchwright_plugins.policy.patient_queue import PatientQueue
@@ -38,6 +38,13 @@ class Options:
     )
 
 
+@define
+class Standing:
+    """The level of a request, and its number in it."""
+
+    place: tuple[int, int] | None = None
+
+
 class Mlfq(PausingPolicy):
     """Short work first, without knowing what is short: a skip-join feedback queue.
 
@@ -53,6 +60,7 @@ class Mlfq(PausingPolicy):
     """
 
     name = "mlfq"
+    Data = Standing
     Options = Options
 
     def make_queue(self) -> PatientQueue:
@@ -62,9 +70,9 @@ class Mlfq(PausingPolicy):
         self._serial = count()
 
     def key(self, request: RequestView) -> Key:
-        if request.state[self.ctx.slot] is None:
+        if self.ctx.data(request).place is None:
             self._enter(request, self._first_level(request))
-        place: tuple[int, int] = request.state[self.ctx.slot]
+        place: tuple[int, int] = self.ctx.data(request).place
         return place
 
     def on_tokens(self, request: RequestView, level: int) -> None:
@@ -79,7 +87,7 @@ class Mlfq(PausingPolicy):
         return min(level, last)
 
     def _enter(self, request: RequestView, level: int) -> None:
-        request.state[self.ctx.slot] = (level, next(self._serial))
+        self.ctx.data(request).place = (level, next(self._serial))
         if level + 1 < self.options.levels:
             used_up = request.num_computed_tokens + (self.options.quantum << level)
             self.ctx.call_at_tokens(request, num_computed_tokens=used_up, payload=level)

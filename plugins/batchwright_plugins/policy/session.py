@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
-from attrs import frozen
+from attrs import define, frozen
 
 from batchwright.option import option
 from batchwright.protocols import SchedulingPolicy
@@ -37,6 +37,13 @@ class Options:
     )
 
 
+@define
+class Warmth:
+    """Warmth of the group of a waiting request ; None: not known."""
+
+    is_warm: bool | None = None
+
+
 class Session(SchedulingPolicy):
     """The next request of a group (a conversation, a program) goes first while it is warm.
 
@@ -55,6 +62,7 @@ class Session(SchedulingPolicy):
     """
 
     name = "session"
+    Data = Warmth
     Options = Options
 
     def make_queue(self) -> PatientQueue:
@@ -62,9 +70,9 @@ class Session(SchedulingPolicy):
         return PatientQueue(self.key, self.ctx, self.options.max_wait)
 
     def key(self, request: RequestView) -> Key:
-        if request.state[self.ctx.slot] is None:
-            request.state[self.ctx.slot] = self._is_warm(request)
-        return 0 if request.state[self.ctx.slot] else 1
+        if self.ctx.data(request).is_warm is None:
+            self.ctx.data(request).is_warm = self._is_warm(request)
+        return 0 if self.ctx.data(request).is_warm else 1
 
     def on_add(self, request: RequestView) -> None:
         if request.group is not None and request.finish is None:
@@ -72,7 +80,7 @@ class Session(SchedulingPolicy):
 
     def on_admit(self, request: RequestView, hit: int, need: int) -> None:
         self._leaves(request)
-        request.state[self.ctx.slot] = None  # if it comes back, its group has been served
+        self.ctx.data(request).is_warm = None  # if it comes back, its group has been served
         self._served(request)
 
     def on_preempt(self, request: RequestView, cause: str, lost_tokens: int) -> None:
@@ -85,7 +93,7 @@ class Session(SchedulingPolicy):
 
     def on_timer(self, payload: RequestView) -> None:
         if payload in self._waiting.get(payload.group or "", ()):
-            payload.state[self.ctx.slot] = self._is_warm(payload)
+            self.ctx.data(payload).is_warm = self._is_warm(payload)
             self.queue.rekey(payload)
 
     def _is_warm(self, request: RequestView) -> bool:
@@ -105,8 +113,8 @@ class Session(SchedulingPolicy):
             return
         self.ctx.group(request.group)["served"] = self.ctx.clock.now()
         for waiting in self._waiting.get(request.group, ()):
-            if not waiting.state[self.ctx.slot]:
-                waiting.state[self.ctx.slot] = self._is_warm(waiting)
+            if not self.ctx.data(waiting).is_warm:
+                self.ctx.data(waiting).is_warm = self._is_warm(waiting)
                 self.queue.rekey(waiting)
 
     def _leaves(self, request: RequestView) -> None:

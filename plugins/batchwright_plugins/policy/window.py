@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import inf
 from typing import TYPE_CHECKING, Literal
 
-from attrs import frozen
+from attrs import define, frozen
 
 from batchwright.option import option
 from batchwright.protocols import SchedulingPolicy
@@ -54,6 +54,13 @@ class Options:
     max_share: float = option(0.5, "See filters.", gt=0, le=1)
 
 
+@define
+class Seat:
+    """A seat that counts for the client of a request."""
+
+    has_seat: bool = False
+
+
 class Window(SchedulingPolicy):
     """The best-scored of the first ``window`` requests in order of arrival.
 
@@ -71,6 +78,7 @@ class Window(SchedulingPolicy):
     """
 
     name = "window"
+    Data = Seat
     Options = Options
 
     def make_queue(self) -> WindowQueue:
@@ -136,7 +144,7 @@ class Window(SchedulingPolicy):
 
     def on_admit(self, request: RequestView, hit: int, need: int) -> None:
         self._seats[request.client] = self._seats.get(request.client, 0) + 1
-        request.state[self.ctx.slot] = True
+        self.ctx.data(request).has_seat = True
 
     def on_preempt(self, request: RequestView, cause: str, lost_tokens: int) -> None:
         self._leaves(request)
@@ -145,8 +153,8 @@ class Window(SchedulingPolicy):
         self._leaves(request)
 
     def _leaves(self, request: RequestView) -> None:
-        if request.state[self.ctx.slot]:
-            request.state[self.ctx.slot] = None
+        if self.ctx.data(request).has_seat:
+            self.ctx.data(request).has_seat = False
             self._seats[request.client] -= 1
             if not self._seats[request.client]:
                 del self._seats[request.client]

@@ -309,7 +309,7 @@ class DoorGate(Gate):
     name = "door-gate"
 
     def pre_enqueue(self, request: Any) -> Any:
-        door = request.features.get(self.ctx.parts["feature"].name)
+        door = request.features.get(self.ctx.components["feature"].name)
         return Wait(door) if door else ADMIT
 
 

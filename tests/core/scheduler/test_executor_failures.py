@@ -140,7 +140,7 @@ class LookupGate(Gate):
     def pre_enqueue(self, request: Any) -> Any:
         if "lookups" not in request.features:
             return ADMIT
-        feature = self.ctx.parts["feature"]
+        feature = self.ctx.components["feature"]
         feature.asked[request.request_id] = None
         feature.__dict__.setdefault("parked", {})[request.request_id] = None
         return Wait(request.request_id)

@@ -94,10 +94,10 @@ def test_b08_idle_cached_blocks_are_supply_once(make_bench: Any) -> None:
     assert b.free == 3
     z = [*x, *b.tokens(32)]
     b.add("Z", z, 1)
-    free_before = list(b.scheduler.components.parts[1])
+    free_before = list(b.scheduler.components.kv_parts[1])
     for _ in range(11):
         assert b.step() == {"Y": 1}
-        assert list(b.scheduler.components.parts[1])[:3] == free_before
+        assert list(b.scheduler.components.kv_parts[1])[:3] == free_before
     assert "Y" in b.finished
     b.schedule()
     (new,) = b.plan.scheduled_new_reqs
@@ -364,7 +364,7 @@ def test_b31_hashes_are_the_same_in_every_process(make_bench: Any) -> None:
 
     b = make_bench(block_size=4)
     request = b.add("r", [1, 2, 3, 4, 5], 1)
-    table = BlockTable(request.view, b.scheduler.components.parts[0], 4)
+    table = BlockTable(request.view, b.scheduler.components.kv_parts[0], 4)
     content = bytes(32) + struct.pack("<4I", 1, 2, 3, 4)
     assert table.hashes(1) == [hashlib.sha256(content).digest()]
 

@@ -301,7 +301,7 @@ def test_e1_remembered_request_is_seen_when_idle():
 
 def weaken_the_hash(scheduler, monkeypatch):
     """Hash a block's own last token only, so that other histories hit."""
-    hasher = scheduler.components.parts[0]
+    hasher = scheduler.components.kv_parts[0]
     monkeypatch.setattr(type(hasher), "digest", lambda self, data: data[-4:] * 8)
 
 

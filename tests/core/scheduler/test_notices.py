@@ -65,7 +65,7 @@ class TransferGate(Gate):
         script = request.features.get("transfers")
         if script is None:
             return ADMIT
-        feature = self.ctx.parts["feature"]
+        feature = self.ctx.components["feature"]
         feature.to_ask.append((request.request_id, script))
         feature.ctx.call_at(self.ctx.clock.now() + LEASE, request.request_id)
         return Wait(request.request_id)

@@ -227,7 +227,7 @@ class Life:
             deed()
         for key in "xy":
             self.scheduler.signal(key)
-            self.gate.open(key)
+            self.gate.let_pass(key)
         self.driver.finish(max_steps=5000)
         return self.driver.recorder
 
@@ -294,7 +294,7 @@ class Life:
         self.scheduler.signal(self.draw.choice("xyz"))
         self.scheduler.signal(self.draw.choice("xyz"))
         if self.draw.random() < 0.5:
-            self.gate.open(self.draw.choice("xy"))
+            self.gate.let_pass(self.draw.choice("xy"))
 
     def upset(self):
         what = self.draw.choice(["pause", "reset", "error", "error", "restart"])

@@ -328,7 +328,7 @@ def test_truth_is_another_instance_unless_it_may_be_known(is_oracle: bool) -> No
     table = {"simulation": {"oracle_estimator": is_oracle}}
     config = Config.from_dict(table)
     engine = SimulatorAssembly(config, clock=VirtualClock()).simulator()
-    truth = engine.executor.ctx.parts["estimator"]
+    truth = engine.executor.ctx.components["estimator"]
     assert (engine.scheduler.components.estimator is truth) is is_oracle
 
 

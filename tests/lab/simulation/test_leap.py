@@ -28,7 +28,7 @@ def state_of(ran: Any) -> dict[str, Any]:
         "tables": {r.request_id: state.kv.block_ids(r.view) for r in scheduler.running},
         "tokens": {name: list(r.token_ids) for name, r in scheduler.requests.items()},
         "computed": {n: r.num_computed_tokens for n, r in scheduler.requests.items()},
-        "free": list(scheduler.components.parts[1]),
+        "free": list(scheduler.components.kv_parts[1]),
         "hashes": list(state.kv._hash_of),
         "steady": list(state.steady.columns.ids),
         "ledger": {

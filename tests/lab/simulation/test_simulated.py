@@ -40,7 +40,7 @@ def drain(engine: Engine) -> dict[str, Any]:
 
 def test_clock_goes_on_by_what_the_estimator_says() -> None:
     engine = simulator()
-    estimator = engine.executor.ctx.parts["estimator"]
+    estimator = engine.executor.ctx.components["estimator"]
     clock = engine.scheduler.clock
     engine.scheduler.add_request(request("a", 30, 2))
     engine.advance()

@@ -102,7 +102,7 @@ def random_run(scheduler, seed, steps=80):
             )
         if draw.random() < 0.1:
             scheduler.signal("x")
-            gate.open("y")
+            gate.let_pass("y")
             gate.open_keys.clear()
         if scheduler.requests and draw.random() < 0.2:
             driver.abort(draw.choice(list(scheduler.requests)))

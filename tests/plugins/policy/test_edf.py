@@ -95,7 +95,7 @@ def test_who_is_lost_while_set_aside_returns_to_its_new_place(edf: Any) -> None:
     b.add("C", 4, 3, deadline=40.0)
     assert b.run(3) == [{"A": 4}, {"A": 1}, {"A": 1}]
     (gate,) = b.scheduler.components.gates
-    gate.open("door")
+    gate.let_pass("door")
     order = [next(iter(granted)) for granted in b.run(6)]
     assert order == ["C"] * 3 + ["B"] * 3
 

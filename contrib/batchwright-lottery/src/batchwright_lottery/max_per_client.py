@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from attrs import frozen
+from attrs import define, frozen
 
 from batchwright import Gate
 from batchwright.option import option
@@ -27,6 +27,13 @@ class MaxPerClientOptions:
     )
 
 
+@define
+class Counted:
+    """A request, as the gate counts it."""
+
+    is_running: bool = False
+
+
 class MaxPerClient(Gate):
     """Skips a request while its client has as many running as it may have.
 
@@ -35,6 +42,7 @@ class MaxPerClient(Gate):
     """
 
     name = "max-per-client"
+    Data = Counted
     Options = MaxPerClientOptions
 
     def setup(self) -> None:
@@ -51,7 +59,7 @@ class MaxPerClient(Gate):
 
     def on_admit(self, request: RequestView, hit: int, need: int) -> None:
         self._num_running[request.client] += 1
-        request.state[self.ctx.slot] = True
+        self.ctx.data(request).is_running = True
 
     def on_preempt(self, request: RequestView, cause: str, lost_tokens: int) -> None:
         self._leave(request)
@@ -60,9 +68,9 @@ class MaxPerClient(Gate):
         self._leave(request)
 
     def _leave(self, request: RequestView) -> None:
-        if not request.state[self.ctx.slot]:
+        if not self.ctx.data(request).is_running:
             return  # it did not run
-        request.state[self.ctx.slot] = None
+        self.ctx.data(request).is_running = False
         self._num_running[request.client] -= 1
         if not self._num_running[request.client]:
             del self._num_running[request.client]
