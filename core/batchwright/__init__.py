@@ -1,9 +1,8 @@
 """Batchwright: a plugin framework for scheduling LLM inference.
 
-What is exported here is the stable interface for those who drive a scheduler or an
-engine, and for policies, gates and commands; the contracts of all kinds of components are
-in ``batchwright.protocols``, what the scheduler and its executor say to each other is in
-``batchwright.messages``, and ``batchwright.testing`` helps to test components.
+What is exported here is for programs that drive a scheduler. ``batchwright.plugin`` is for
+authors of plugins, ``batchwright.testing`` for tests of components; everything else is
+private.
 """
 
 from batchwright.clock import Clock, MonotonicClock, VirtualClock
@@ -16,23 +15,17 @@ from batchwright.exceptions import (
     RequestRefusedError,
     StepError,
 )
-from batchwright.hookspecs import hookimpl
 from batchwright.messages import ModelOutput, RequestOutput, SchedulerOutput, StepOutputs
-from batchwright.protocols import Command, Gate, SchedulingPolicy
 from batchwright.request import Request, RequestStatus
-from batchwright.request_view import RequestView
 from batchwright.sampling_params import SamplingParams
 from batchwright.scheduler import Scheduler
-from batchwright.step_view import StepView
 from batchwright.version import VERSION
 
 __all__ = [
     "BatchwrightError",
     "Clock",
-    "Command",
     "ConfigError",
     "ExecutorError",
-    "Gate",
     "ModelError",
     "ModelOutput",
     "MonotonicClock",
@@ -41,17 +34,13 @@ __all__ = [
     "RequestOutput",
     "RequestRefusedError",
     "RequestStatus",
-    "RequestView",
     "SamplingParams",
     "Scheduler",
     "SchedulerOutput",
-    "SchedulingPolicy",
     "StepError",
     "StepOutputs",
-    "StepView",
     "VirtualClock",
     "__version__",
-    "hookimpl",
 ]
 
 __version__ = VERSION

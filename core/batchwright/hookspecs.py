@@ -6,7 +6,7 @@ selected. It is never called during a step. A plugin implements those it needs:
 
 .. code-block:: python
 
-    from batchwright import hookimpl
+    from batchwright.plugin import hookimpl
 
     @hookimpl
     def batchwright_register_policy():

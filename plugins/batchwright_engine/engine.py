@@ -155,7 +155,7 @@ class Engine:
         self.scheduler.bell.ring()
         return request_id
 
-    def pre_enqueue(self, request: Request) -> None:
+    def submit(self, request: Request) -> None:
         """Queue a request whose answer the caller collects from ``advance``.
 
         Raises:

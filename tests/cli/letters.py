@@ -4,8 +4,9 @@ import time
 
 import attrs
 
-from batchwright import ModelError, hookimpl
+from batchwright import ModelError
 from batchwright.option import option
+from batchwright.plugin import hookimpl
 from batchwright.testing.executor import Options as ScriptedOptions
 from batchwright.testing.executor import ScriptedExecutor
 

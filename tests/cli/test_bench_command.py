@@ -122,7 +122,7 @@ def test_bench_tells_what_failed_by_its_exit_code(folder: Path) -> None:
 
 
 FAILS = """
-from batchwright import SchedulingPolicy, hookimpl
+from batchwright.plugin import SchedulingPolicy, hookimpl
 
 
 class Fails(SchedulingPolicy):

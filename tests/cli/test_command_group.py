@@ -14,7 +14,8 @@ from batchwright_cli.main import CommandGroup, main
 
 COMMAND = """
 import click
-from batchwright import Command, ModelError, hookimpl
+from batchwright import ModelError
+from batchwright.plugin import Command, hookimpl
 
 class Hello(Command):
     name = "{name}"

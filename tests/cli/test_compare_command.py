@@ -50,7 +50,7 @@ TRACE = """\
 POLICIES = """
 import os
 
-from batchwright import SchedulingPolicy, hookimpl
+from batchwright.plugin import SchedulingPolicy, hookimpl
 
 
 class Shortest(SchedulingPolicy):
@@ -238,7 +238,7 @@ def test_changed_options_and_files_are_run_anew(folder: Path) -> None:
 SIGNED = """
 import importlib
 
-from batchwright import SchedulingPolicy, hookimpl
+from batchwright.plugin import SchedulingPolicy, hookimpl
 {top}
 
 
@@ -428,7 +428,7 @@ def test_messages_of_half_characters_are_kept(folder: Path) -> None:
 
 
 HALVES = """
-from batchwright import SchedulingPolicy, hookimpl
+from batchwright.plugin import SchedulingPolicy, hookimpl
 
 
 class Halves(SchedulingPolicy):
@@ -499,7 +499,7 @@ def test_broken_invariants_are_named(folder: Path) -> None:
 
 
 TAMPERS = """
-from batchwright import SchedulingPolicy, hookimpl
+from batchwright.plugin import SchedulingPolicy, hookimpl
 
 
 class Tampers(SchedulingPolicy):
@@ -568,8 +568,8 @@ def test_requests_that_are_parked_for_ever_are_a_failure(folder: Path) -> None:
 
 
 PARKS = """
-from batchwright import Gate, hookimpl
-from batchwright.verdicts import Park
+from batchwright.plugin import Gate, hookimpl
+from batchwright.verdicts import Wait
 
 
 class Parks(Gate):
@@ -706,7 +706,7 @@ HANGS = """
 import time
 from pathlib import Path
 
-from batchwright import SchedulingPolicy, hookimpl
+from batchwright.plugin import SchedulingPolicy, hookimpl
 
 
 class Hangs(SchedulingPolicy):

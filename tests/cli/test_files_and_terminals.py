@@ -441,7 +441,7 @@ def test_refused_and_failed_rows_have_the_keys_of_answered_ones(folder: Path) ->
 def test_row_of_a_request_that_fails_has_the_keys_of_the_others(folder: Path) -> None:
     """A gate that raises for one request ends that request."""
     gate = """
-        from batchwright import Gate, hookimpl
+        from batchwright.plugin import Gate, hookimpl
         from batchwright.verdicts import ADMIT
 
         class Odd(Gate):

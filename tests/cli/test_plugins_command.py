@@ -10,7 +10,7 @@ from batchwright_cli.commands.plugins import PluginsCommand
 
 PLUGIN = """
 from attrs import frozen
-from batchwright import Gate, hookimpl
+from batchwright.plugin import Gate, hookimpl
 from batchwright.option import option
 
 @frozen

@@ -36,7 +36,7 @@ HEADER = (
     '"max_num_seqs":2,"max_num_batched_tokens":99,"max_model_len":99}\n'
 )
 SHORTEST = """
-from batchwright import SchedulingPolicy, hookimpl
+from batchwright.plugin import SchedulingPolicy, hookimpl
 
 
 class Shortest(SchedulingPolicy):
@@ -154,7 +154,7 @@ def test_victims_go_with_their_policies(log: Path) -> None:
 
 
 WATCHERS = """
-from batchwright import SchedulingPolicy, hookimpl
+from batchwright.plugin import SchedulingPolicy, hookimpl
 
 
 class ByName(SchedulingPolicy):

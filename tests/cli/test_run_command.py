@@ -161,7 +161,7 @@ def test_run_in_which_a_request_fails_is_no_success(folder: Path) -> None:
 
 
 PICKY = """
-from batchwright import SchedulingPolicy, hookimpl
+from batchwright.plugin import SchedulingPolicy, hookimpl
 
 
 class Picky(SchedulingPolicy):

@@ -42,7 +42,7 @@ TRACE = """\
 {"time": 10, "prompt_tokens": 9000, "output_tokens": 1}
 """
 POLICY = """
-from batchwright import SchedulingPolicy, hookimpl
+from batchwright.plugin import SchedulingPolicy, hookimpl
 from batchwright.protocols import StepShape
 
 
@@ -150,7 +150,8 @@ def test_equal_inputs_give_equal_files(folder: Path) -> None:
 
 
 RAISES = """
-from batchwright import SchedulingPolicy, clock, hookimpl
+from batchwright import clock
+from batchwright.plugin import SchedulingPolicy, hookimpl
 from batchwright.protocols import Observer
 
 

@@ -5,8 +5,8 @@ import signal
 
 import attrs
 
-from batchwright import hookimpl
 from batchwright.option import option
+from batchwright.plugin import hookimpl
 from batchwright.protocols import Observer
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from attrs import frozen
+from attrs import define, frozen
 
-from batchwright import SchedulingPolicy
 from batchwright.assembly import scheduler_from_config
 from batchwright.clock import VirtualClock
 from batchwright.context import Context
 from batchwright.exceptions import ConfigError
 from batchwright.option import option
+from batchwright.plugin import SchedulingPolicy
 from batchwright.protocols import Observer, Subcomponent
 from batchwright.scheduler import Scheduler
 from batchwright.testing import Driver, make_plugin, make_request
@@ -40,6 +40,11 @@ class Inner(SchedulingPolicy):
         raise AssertionError("its host sets it up, or does not")
 
 
+@define
+class Value:
+    value: str = ""
+
+
 @frozen
 class Options:
     policy: str = option("inner", "Whom it hosts.")
@@ -49,6 +54,7 @@ class Host(Observer):
     """Hosts a policy and a predictor."""
 
     name = "host"
+    Data = Value
     Options = Options
     subcomponents = {
         "mine": Subcomponent("policy", "policy", OwnContext),
@@ -56,8 +62,8 @@ class Host(Observer):
     }
 
     def on_add(self, request):
-        request.state[self.ctx.slot] = "host"
-        request.XX = "inner"
+        self.ctx.data(request).value = "host"
+        self.ctx.components["mine"].ctx.data(request).value = "inner"
 
 
 PLUGIN = make_plugin(policy=[Inner], observer=[Host])
@@ -88,10 +94,9 @@ def test_hosted_have_slots_of_their_own() -> None:
     request = make_request("A", 4, 4)
     Driver(scheduler).add(request)
     slots = [c.ctx.slot for c in (*scheduler.components, *scheduler.components.subcomponents())]
-    assert sorted(slots) == list(range(len(request.state)))
-    assert [value for value in request.state if value in ("host", "inner")] == [
-        "inner", "host", "inner", "host"
-    ]  # fmt: skip
+    assert sorted(slots) == list(range(len(request.component_data)))
+    kept = [data.value for data in request.component_data if isinstance(data, Value)]
+    assert kept == ["inner", "host", "inner", "host"]
 
 
 def test_an_unknown_name_is_told_with_its_option() -> None:

@@ -12,12 +12,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from batchwright import SchedulingPolicy, hookimpl
 from batchwright.exceptions import ConfigError, PluginError
+from batchwright.plugin import SchedulingPolicy, hookimpl
 from batchwright.plugin_manager import PluginManager
 
 SHORTEST = """
-    from batchwright import SchedulingPolicy, hookimpl
+    from batchwright.plugin import SchedulingPolicy, hookimpl
 
     class Shortest(SchedulingPolicy):
         name = "{name}"
@@ -422,7 +422,7 @@ def test_supported_api_version_is_accepted(install_distribution):
 def test_abstract_methods_are_named(plugin_file):
     path = plugin_file(
         """
-        from batchwright import hookimpl
+        from batchwright.plugin import hookimpl
         from batchwright.protocols import Hasher
 
         class Half(Hasher):
@@ -442,7 +442,7 @@ def test_unresolvable_options_are_named(plugin_file):
         """
         from __future__ import annotations
         from attrs import frozen
-        from batchwright import SchedulingPolicy, hookimpl
+        from batchwright.plugin import SchedulingPolicy, hookimpl
 
         @frozen
         class Options:

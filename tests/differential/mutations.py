@@ -63,7 +63,7 @@ def no_refund(patch: pytest.MonkeyPatch) -> None:
 def heads_freed_before_tails(patch: pytest.MonkeyPatch) -> None:
     """A request's first blocks return to the pool first."""
     release = PagedKV.release
-    patch.setattr(PagedKV, "release", lambda self, ids: release(self, list(reversed(ids))))
+    patch.setattr(PagedKV, "free", lambda self, ids: release(self, list(reversed(ids))))
 
 
 @mutation
@@ -78,7 +78,7 @@ def hashed_blocks_freed_to_the_front(patch: pytest.MonkeyPatch) -> None:
                 freed.append(block_id)
         self._free.add_empty(freed)
 
-    patch.setattr(PagedKV, "release", release)
+    patch.setattr(PagedKV, "free", free)
 
 
 @mutation

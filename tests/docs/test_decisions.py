@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from batchwright import RequestView, VirtualClock
+from batchwright import VirtualClock
 from batchwright.assembly import scheduler_from_config
 from batchwright.ledger import Account
+from batchwright.plugin import RequestView
 from batchwright.protocols import Observer
 from batchwright.step_record import StepRecord
 from batchwright.step_view import StepView

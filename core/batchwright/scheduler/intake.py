@@ -30,7 +30,7 @@ class Intake:
         Raises:
             RequestRefusedError: It could not run even one step; nothing was added.
         """
-        is_new, park = not request.state, None
+        is_new, park = not request.component_data, None
         try:
             problem = _odd_field(request) or self._misuse(request) or self._never(request)
             if problem is None:
@@ -40,7 +40,7 @@ class Intake:
             problem = fault.detail
         if problem is not None:
             if is_new:
-                request.state.clear()
+                request.component_data.clear()
             raise RequestRefusedError(request.request_id, problem)
         self._queue(request, park)
 
@@ -54,7 +54,7 @@ class Intake:
                 "a request of this id has ended, but not been told of, or a step in flight "
                 "still computes it; use the id again after the next update"
             )
-        if request.state or request.finish is not None:
+        if request.component_data or request.finish is not None:
             return "this Request object was added before; make a new one"
         return None
 
@@ -117,7 +117,7 @@ class Intake:
         asked = request.sampling_params.max_tokens
         request.max_tokens = room if asked is None else min(asked, room)
         request.max_total_tokens = request.num_prompt_tokens + request.max_tokens
-        request.state.extend([None] * state.num_slots)
+        request.component_data.extend([None] * state.num_slots)
 
     def _submit(self, request: Request) -> tuple[str | None, Wait | None]:
         """Ask the gates that judge arrivals.

@@ -107,7 +107,7 @@ class ScriptedExecutor(Executor):
         )
         label = f"executor {cls.name!r}"
         ctx = Context(
-            label=label, path="executor", slot=0, clock=VirtualClock(), seed="", limits=limits
+            label=label, path="executor", slot=0, clock=VirtualClock(), seed="", sizes=limits
         )
         executor = cls(cls.Options(**options), ctx)
         executor.allocate_kv(num_blocks, block_size)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from batchwright import Command
+from batchwright.plugin import Command
 from batchwright_cli.options import override_option
 
 __all__ = ["CalibrateCommand"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from batchwright import Command
+from batchwright.plugin import Command
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from batchwright import Command
+from batchwright.plugin import Command
 from batchwright_cli.scaffold.scaffold import KINDS, Scaffold, name_problem
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from batchwright import Command
 from batchwright.hookspecs import PROJECT
+from batchwright.plugin import Command
 
 if TYPE_CHECKING:
     from batchwright.plugin_manager import PluginManager

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from batchwright import Command
+from batchwright.plugin import Command
 from batchwright_cli.options import override_option
 
 if TYPE_CHECKING:

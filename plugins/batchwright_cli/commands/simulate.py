@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from batchwright import Command
+from batchwright.plugin import Command
 from batchwright_cli.options import PositiveNumber, override_option
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from batchwright import Command
+from batchwright.plugin import Command
 
 if TYPE_CHECKING:
     from batchwright_lab.timeline.timeline_window import Window

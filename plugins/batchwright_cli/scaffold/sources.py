@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from batchwright import RequestView, SchedulingPolicy, hookimpl
-from batchwright.option import option
+from batchwright.plugin import RequestView, SchedulingPolicy, hookimpl, option
 
 __all__ = ["$component"]
 
@@ -50,10 +49,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from batchwright import Gate, RequestView, hookimpl
-from batchwright.option import option
-from batchwright.step_view import StepView
-from batchwright.verdicts import ADMIT, Skip, Verdict
+from batchwright.plugin import ADMIT, Defer, Gate, RequestView, StepView, Verdict, hookimpl, option
 
 __all__ = ["$component"]
 
@@ -111,10 +107,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from batchwright import RequestView, hookimpl
-from batchwright.option import option
-from batchwright.protocols import Limit
-from batchwright.step_view import StepView
+from batchwright.plugin import Limit, RequestView, StepView, hookimpl, option
 
 __all__ = ["$component"]
 
@@ -149,9 +142,7 @@ _VICTIM = Template('''\
 
 from __future__ import annotations
 
-from batchwright import RequestView, hookimpl
-from batchwright.protocols import Victim
-from batchwright.step_view import Running, StepView
+from batchwright.plugin import RequestView, Running, StepView, Victim, hookimpl
 
 __all__ = ["$component"]
 
@@ -178,10 +169,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from batchwright import hookimpl
-from batchwright.option import option
-from batchwright.protocols import Caps, Control
-from batchwright.step_view import StepView
+from batchwright.plugin import Caps, Control, StepView, hookimpl, option
 
 __all__ = ["$component"]
 
@@ -217,9 +205,7 @@ _OBSERVER = Template('''\
 
 from __future__ import annotations
 
-from batchwright import RequestView, hookimpl
-from batchwright.protocols import Observer
-from batchwright.step_record import StepRecord
+from batchwright.plugin import Observer, RequestView, StepRecord, hookimpl
 
 __all__ = ["$component"]
 

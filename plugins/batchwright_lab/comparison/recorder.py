@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from batchwright import hookimpl
+from batchwright.plugin import hookimpl
 from batchwright.protocols import Observer
 from batchwright_lab.comparison.series import Series
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from batchwright.protocols.policy import Key
     from batchwright.request_view import RequestView
     from batchwright.step_view import Running, StepView
+    from batchwright.verdicts import Preempt
 
 __all__ = ["HANDOVER", "HandoverPolicy", "HandoverVictim"]
 

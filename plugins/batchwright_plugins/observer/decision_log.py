@@ -14,7 +14,7 @@ from batchwright.exceptions import ConfigError
 from batchwright.option import option
 from batchwright.protocols import Observer
 from batchwright_plugins.observer.decision_trail import FORMAT, VERSION
-from batchwright_plugins.observer.replay_record import Contents, deciding, fields_of
+from batchwright_plugins.observer.replay_record import Contents, Written, deciding, fields_of
 
 if TYPE_CHECKING:
     from batchwright.context import Context

@@ -9,13 +9,14 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
+from attrs import define
 
 if TYPE_CHECKING:
     from batchwright.config import Config
     from batchwright.context import Sizes
     from batchwright.request_view import RequestView
 
-__all__ = ["DIGEST_LETTERS", "Contents", "blocks_of", "deciding", "fields_of"]
+__all__ = ["DIGEST_LETTERS", "Contents", "Written", "blocks_of", "deciding", "fields_of"]
 
 _DIGEST_SIZE: Final = 6
 """Bytes of a block's digest."""

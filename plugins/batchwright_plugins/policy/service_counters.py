@@ -62,7 +62,7 @@ class ServiceCounters:
 
     def __getitem__(self, client: Hashable) -> float:
         inputs = self._prompt_tokens.get(client, 0)
-        outputs = self._ctx.ledger[client].decode_tokens
+        outputs = self._ctx.usage[client].decode_tokens
         tokens = self._input_weight * inputs + self._output_weight * outputs
         return tokens / self._weights.get(client, 1.0) + self._lifts.get(client, 0.0)
 

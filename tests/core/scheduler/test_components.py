@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from attrs import define
 
 from batchwright import PluginError, RequestRefusedError, RequestStatus, StepError
 from batchwright.hookspecs import component_kinds
@@ -133,11 +134,15 @@ class TestGates:
         class G(Gate):
             name = "g"
 
+            @define
+            class Data:
+                is_seen: bool = False
+
             def pre_filter(self, request: Any, view: Any) -> Any:
-                return ADMIT if request.state[self.ctx.slot] else self._park(request)
+                return ADMIT if self.ctx.data(request).is_seen else self._park(request)
 
             def _park(self, request: Any) -> Any:
-                request.state[self.ctx.slot] = "seen"
+                self.ctx.data(request).is_seen = True
                 return Wait("key", "once")
 
         b = with_parts(G)

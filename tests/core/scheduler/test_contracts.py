@@ -183,9 +183,9 @@ class TestYieldRunning:
         b.steps(4)
         assert asked == [0, 3]
 
-    @pytest.mark.parametrize("kind", [Pause, Release])
+    @pytest.mark.parametrize("keep_blocks", [True, False])
     def test_who_yields_is_not_admitted_in_the_same_step(
-        self, policy_bench: Any, kind: Any
+        self, policy_bench: Any, keep_blocks: bool
     ) -> None:
         class First(SchedulingPolicy):
             name = "first"
@@ -194,7 +194,8 @@ class TestYieldRunning:
                 return request.priority
 
             def running_to_preempt(self, view: Any) -> Any:
-                return [kind(r) for r in view.running if r.priority == 0 and r.num_output_tokens]
+                old = [r for r in view.running if r.priority == 0 and r.num_output_tokens]
+                return [Preempt(r, keep_blocks=keep_blocks) for r in old]
 
         b = policy_bench(First, max_num_seqs=2)
         a = b.add("a", 4, 9, priority=0)
@@ -202,7 +203,7 @@ class TestYieldRunning:
         b.add("b", 4, 9, priority=1)
         assert b.step() == {"b": 4}
         assert a.num_policy_preemptions == 1
-        assert b.step()["a"] == (1 if kind is Pause else 5)
+        assert b.step()["a"] == (1 if keep_blocks else 5)
 
     @pytest.mark.parametrize("answer", [None, 3, ["a"], [None]])
     def test_nonsense_is_a_fault(self, policy_bench: Any, answer: Any) -> None:

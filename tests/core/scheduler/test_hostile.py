@@ -281,7 +281,9 @@ CASES: dict[str, dict[str, Case]] = {
     },
     "feature": {
         **ABOUT,
-        "contents": Case("start", [None, 5, [None], [FeatureComponent(SaneVictim)], [Part(5)]]),
+        "components": Case(
+            "start", [None, 5, [None], [FeatureComponent(SaneVictim)], [FeatureComponent(5)]]
+        ),
         "worker_side": Case("start"),
         "check": Case("refused", without(None, "x")),
         "build_metadata": Case("step"),

@@ -21,7 +21,7 @@ from batchwright.plugin_manager import PluginManager
 COPIES = """
     from importlib import import_module
 
-    from batchwright import hookimpl
+    from batchwright.plugin import hookimpl
     from batchwright.default_plugins import DEFAULT_PLUGINS
     from batchwright.lazy_component import Offer
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from batchwright import hookimpl
+from batchwright.plugin import hookimpl
 from batchwright.protocols import Gate
 from batchwright.verdicts import ADMIT, Defer, Wait
 
@@ -267,7 +267,7 @@ def test_w10_own_place_after_parking(bench: Any, how: str) -> None:
     assert "R3" in b.finished
 
     gate.is_open = True
-    (b.scheduler.signal if how == "park" else b.scheduler.signal)("door")
+    b.scheduler.signal("door")
     b.scheduler.resume()
     assert list(b.step()) == ["R2", "R1", "R4"]
     assert gate.looked_at == ["R1", "R4"]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attrs import evolve, frozen
+from attrs import define, evolve, frozen
 
 from batchwright.hookspecs import component_kinds
 from batchwright.protocols import (
@@ -205,10 +205,14 @@ class Wild(SchedulingPolicy):
 
     name = "wild"
 
+    @define
+    class Data:
+        key: float = 0.0
+
     def key(self, request):
-        slot = self.ctx.slot
-        request.state[slot] = request.state[slot] or random.random()
-        return request.state[slot]
+        data = self.ctx.data(request)
+        data.key = data.key or random.random()
+        return data.key
 
 
 class NeedsClient(SchedulingPolicy):

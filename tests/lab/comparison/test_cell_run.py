@@ -126,7 +126,7 @@ def test_file_name_changes_with_whatever_matters() -> None:
 
 
 KIT = """
-from batchwright import SchedulingPolicy, hookimpl
+from batchwright.plugin import SchedulingPolicy, hookimpl
 
 class Theirs(SchedulingPolicy):
     name = "theirs"

@@ -11,7 +11,7 @@ from batchwright.exceptions import ConfigError
 from batchwright_lab.comparison.grid import Grid, plan_grid
 
 MINE = """
-from batchwright import SchedulingPolicy, hookimpl
+from batchwright.plugin import SchedulingPolicy, hookimpl
 from batchwright.option import option
 from attrs import frozen
 

@@ -10,7 +10,7 @@ from batchwright.exceptions import ConfigError, PluginError
 from batchwright_lab.comparison.policy_choice import PolicyChoice, choose_policies
 
 ONE = """
-from batchwright import SchedulingPolicy, hookimpl
+from batchwright.plugin import SchedulingPolicy, hookimpl
 
 
 class Mine(SchedulingPolicy):

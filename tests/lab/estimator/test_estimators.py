@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from batchwright import ConfigError, Scheduler, SchedulingPolicy, VirtualClock
+from batchwright import ConfigError, Scheduler, VirtualClock
 from batchwright.assembly import Assembly, scheduler_from_config
 from batchwright.config import Config
+from batchwright.plugin import SchedulingPolicy
 from batchwright.plugin_manager import PluginManager
 from batchwright.protocols import StepShape
 from batchwright.testing import make_plugin, make_request

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from batchwright import SchedulingPolicy
 from batchwright.assembly import scheduler_from_config
 from batchwright.clock import VirtualClock
+from batchwright.plugin import SchedulingPolicy
 from batchwright.protocols.component import overrides
 from batchwright.testing import Driver, make_plugin, make_request
 from batchwright_lab.replay.handover import HandoverPolicy, HandoverVictim

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from batchwright import SchedulingPolicy
+from batchwright.plugin import SchedulingPolicy
 from batchwright.protocols import Arrival
 from batchwright.testing import make_plugin
 from batchwright.testing.requests import prompt_tokens

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from batchwright import Gate
+from batchwright.plugin import Gate
 from batchwright.testing import make_plugin
 from batchwright.verdicts import ADMIT, Stop, Verdict
 

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attrs import define
 
-from batchwright import SchedulingPolicy
 from batchwright.assembly import scheduler_from_config
 from batchwright.clock import VirtualClock
 from batchwright.exceptions import ConfigError
+from batchwright.plugin import SchedulingPolicy
 from batchwright.testing import Driver, drive, fakes, make_plugin, make_request
 from batchwright.verdicts import Preempt
 from batchwright_plugins.observer.agreement import Agreement, Series, kendall_tau
@@ -35,6 +36,10 @@ class Meddler(SchedulingPolicy):
 
     name = "meddler"
 
+    @define
+    class Data:
+        owner: str = ""
+
     def setup(self):
         self.heard = []
 
@@ -50,10 +55,10 @@ class Meddler(SchedulingPolicy):
         self.ctx.signal("x")
         self.ctx.signal("y")
         self.ctx.end(request, "by the meddler")
-        request.state[self.ctx.slot] = "mine"
+        self.ctx.data(request).owner = "mine"
 
     def on_tokens(self, request, payload):
-        assert request.state[self.ctx.slot] == "mine"
+        assert self.ctx.data(request).owner == "mine"
         self.heard.append(payload)
 
     def on_timer(self, payload):

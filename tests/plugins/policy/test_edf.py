@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from batchwright import SchedulingPolicy
 from batchwright.exceptions import ConfigError
+from batchwright.plugin import SchedulingPolicy
 from batchwright.testing import fakes, make_plugin
 
 

@@ -90,7 +90,7 @@ def test_a_group_that_is_served_again_stays_warm(policy_bench: Any) -> None:
     b.run(2)
     b.add("s3", 8, 1, group="s")
     assert b.scheduler.next_timer is None
-    assert [r.state[b.scheduler.components.policy.ctx.slot] for r in queue] == [False] * 4
+    assert [b.scheduler.components.policy.ctx.data(r).is_warm for r in queue] == [False] * 4
 
 
 def test_who_yields_returns_warm(policy_bench: Any) -> None:

@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING
 
 from attrs import define, frozen
 
-from batchwright import Gate
-from batchwright.option import option
-from batchwright.verdicts import ADMIT, Defer, Verdict
+from batchwright.plugin import ADMIT, Defer, Gate, Verdict, option
 
 if TYPE_CHECKING:
-    from batchwright import RequestView
-    from batchwright.step_view import StepView
+    from batchwright.plugin import RequestView, StepView
 
 __all__ = ["MaxPerClient", "MaxPerClientOptions"]
 

@@ -51,7 +51,7 @@ class PolicyConformance(ServingConformance):
                     asked, queued = as_sort_key(policy.key(request)), policy.queue.key_of(request)
                     assert asked == queued, (
                         f"the key of {request.request_id} was {queued} when it was queued, and is "
-                        f"{asked} now: keep it in request.state[self.ctx.slot], or call "
+                        f"{asked} now: keep it in self.ctx.data(request), or call "
                         "self.queue.rekey(request)"
                     )
 

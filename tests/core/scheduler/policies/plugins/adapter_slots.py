@@ -6,8 +6,8 @@ from collections import Counter
 
 from attrs import frozen
 
-from batchwright import RequestView, hookimpl
 from batchwright.option import option
+from batchwright.plugin import RequestView, hookimpl
 from batchwright.protocols import Resource
 
 

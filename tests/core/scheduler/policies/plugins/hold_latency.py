@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from batchwright import StepView, hookimpl
 from batchwright.option import option
+from batchwright.plugin import StepView, hookimpl
 from batchwright.protocols import Caps, Control
 
 
