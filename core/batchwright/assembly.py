@@ -180,7 +180,7 @@ class Assembly:
 
     def _components(self, sizes: Sizes, estimator: Estimator | None) -> Components:
         once = self.config.once
-        self._num_made = 0  # slots of request.state belong to the scheduler's components
+        self._num_made = 0  # places in a request's data are for the scheduler's components
         hasher = self.make(once("hasher"), sizes)
         eviction = self.make(once("eviction"), sizes)
         policy = self.make(once("policy"), sizes)
@@ -288,7 +288,7 @@ def naming(component: Component, method: str, *passed: type[BaseException]) -> I
 
 def _contents(feature: Feature) -> list[FeatureComponent]:
     """What belongs to a feature, checked."""
-    with naming(feature, "contents"):
+    with naming(feature, "components"):
         parts = list(feature.components())
         for part in parts:
             if not isinstance(part, FeatureComponent) or not issubclass(part.component, _PARTS):

@@ -39,7 +39,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "priority": {"preempts": True},
     "session": {"max_wait": NEVER},
     "srpt": {"max_wait": NEVER},
-    "window": {"size": 1.0, "debt": 1.0},
+    "window": {"size": 1.0, "fairness": 1.0},
 }
 """Options under which a policy does all that it can: requests that wait too long would be
 served as they came, and ``priority`` that displaces no request asks for nothing."""

@@ -20,7 +20,7 @@ from click.testing import CliRunner, Result
 from batchwright_cli.main import CommandGroup, main
 from batchwright_lab.comparison.wording import TIMES
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 CONFIG = """\
 [scheduler]
 max_num_seqs = 2

@@ -17,7 +17,7 @@ from batchwright_cli.reference.configuration import render_reference
 from batchwright_lab.configuration.option_docs import document_options
 from batchwright_lab.configuration.rendering import render_config
 
-REFERENCE = Path(__file__).parents[3] / "docs" / "reference" / "configuration.md"
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "configuration.md"
 
 
 def config(*arguments: str) -> Result:

@@ -46,7 +46,7 @@ def test_sources_are_clean(kind: str) -> None:
     """What is written passes the linter and the formatter of this repository."""
     assert new(kind, "my-own").exit_code == 0
     command = [sys.executable, "-m", "ruff"]
-    settings = ["--config", str(Path(__file__).parents[3] / "pyproject.toml")]
+    settings = ["--config", str(Path(__file__).parents[2] / "pyproject.toml")]
     for arguments in (["check", "--ignore", "D,I001,TC002"], ["format", "--check"]):
         done = subprocess.run(
             [*command, *arguments, *settings, "batchwright-my-own"], capture_output=True, text=True

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from batchwright_cli.main import main
 
 LETTERS = Path(__file__).with_name("letters.py")
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 CONFIG = f"""
 [model]
 path = "none"

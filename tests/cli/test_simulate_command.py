@@ -20,7 +20,7 @@ from click.testing import CliRunner, Result
 from batchwright.plugin_manager import PluginManager
 from batchwright_cli.main import CommandGroup, main
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 CONFIG = """\
 [scheduler]
 max_num_seqs = 4

@@ -37,7 +37,7 @@ ATTRIBUTES: dict[tuple[str, str], dict[str, Any]] = {
     ("policy", "sjf"): {"options": {"size": "uncached", "aging": 1.0}},
     ("policy", "srpt"): {"options": {"max_wait": 40.0}},
     ("policy", "window"): {
-        "options": {"window": 8, "size": 1.0, "debt": 1.0, "filters": ["fits", "share"]}
+        "options": {"window": 8, "size": 1.0, "fairness": 1.0, "filters": ["fits", "share"]}
     },
 }
 """What is said of components whose defaults would change nothing in small workloads."""

@@ -72,7 +72,7 @@ def test_streams_of_chance_depend_on_the_seed_alone() -> None:
 def test_memory_becomes_blocks(memory: str, per_token: int, num_blocks: int) -> None:
     model = ModelInfo(name="m", max_model_len=100, vocab_size=9, kv_bytes_per_token=per_token)
     assembly = Assembly(Config.from_dict({"kv": {"memory": memory}}))
-    limits = assembly.scheduler(model).limits
+    limits = assembly.scheduler(model).sizes
     assert (limits.num_blocks, limits.max_model_len) == (num_blocks, 100)
 
 
@@ -95,7 +95,7 @@ def test_memory_that_cannot_be_used(model: Any, message: str) -> None:
 def test_a_model_shorter_than_asked_for_counts() -> None:
     model = ModelInfo(name="m", max_model_len=50, vocab_size=9)
     config = Config.from_dict({"model": {"path": "m", "max_model_len": 80}})
-    assert Assembly(config).scheduler(model).limits.max_model_len == 50
+    assert Assembly(config).scheduler(model).sizes.max_model_len == 50
 
 
 def test_a_constructor_that_fails_is_named() -> None:

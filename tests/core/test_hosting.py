@@ -22,6 +22,11 @@ class OwnContext(Context):
     """A context of a class of the host's choice."""
 
 
+@define
+class Value:
+    value: str = ""
+
+
 @frozen
 class InnerOptions:
     size: int = option(1, "A size.")
@@ -31,6 +36,7 @@ class Inner(SchedulingPolicy):
     """Serves the last first."""
 
     name = "inner"
+    Data = Value
     Options = InnerOptions
 
     def key(self, request):
@@ -38,11 +44,6 @@ class Inner(SchedulingPolicy):
 
     def setup(self):
         raise AssertionError("its host sets it up, or does not")
-
-
-@define
-class Value:
-    value: str = ""
 
 
 @frozen

@@ -260,11 +260,14 @@ def test_fault_of_another_kind_is_not_blamed(install_distribution):
 
 OFFERED = """
     from batchwright.hookspecs import hookimpl
-    from batchwright.lazy_component import Offer
+    from batchwright.lazy_component import LazyComponent
 
     @hookimpl
     def batchwright_register_policy():
-        return [Offer("shortest", "bw_shortest:{attribute}"), Offer("other", "bw_other:Other")]
+        return [
+            LazyComponent("shortest", "bw_shortest:{attribute}"),
+            LazyComponent("other", "bw_other:Other"),
+        ]
 """
 
 
@@ -611,7 +614,7 @@ EXITS = {
 @pytest.mark.parametrize("where", EXITS)
 @pytest.mark.parametrize("error", ["SystemExit(0)", "Stop('no')"])
 def test_exit_of_a_plugin_is_its_fault(where, error, plugin_file):
-    begin = "from batchwright import hookimpl\nclass Stop(BaseException): ...\n"
+    begin = "from batchwright.plugin import hookimpl\nclass Stop(BaseException): ...\n"
     path = plugin_file(begin + EXITS[where].format(error=error, hookimpl="@hookimpl"))
 
     assert error.partition("(")[0] in only_fault(inspect(load=[path]))

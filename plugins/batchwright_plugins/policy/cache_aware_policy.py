@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from batchwright.protocols import SchedulingPolicy
-from batchwright_plugins.policy.hit_watch import HitWatch
+from batchwright_plugins.policy.hit_watch import HitWatch, Watched
 
 if TYPE_CHECKING:
     from batchwright.request_view import RequestView
@@ -24,6 +24,8 @@ class CacheAwarePolicy(SchedulingPolicy):
     same tokens is admitted or has computed its prompt. What was evicted meanwhile shows when
     a request is first: a queue that wants to know asks ``fresh_head``.
     """
+
+    Data = Watched
 
     def __init__(self, options: Any, ctx: Any) -> None:
         self.watch = HitWatch(ctx)

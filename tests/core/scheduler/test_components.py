@@ -286,7 +286,7 @@ class TestLimits:
         b.add("good", 4, 9)
         assert b.step() == {"good": 4}
         assert "limit 'bad'" in b.finished["bad"].detail
-        assert "grant()" in b.finished["bad"].detail
+        assert "max_tokens()" in b.finished["bad"].detail
 
 
 class Slots(Resource):

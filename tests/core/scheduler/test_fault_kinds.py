@@ -181,7 +181,7 @@ def test_b16_hashes_of_a_planned_victim_are_taken_back(make_bench: Any) -> None:
         computed = low.num_computed_tokens
         b.step()
     probe = Request(request_id="probe", prompt_token_ids=[*known, *low.token_ids, 1, 2, 3])
-    probe.state.extend([None] * 20)
+    probe.component_data.extend([None] * 20)
     assert b.kv.lookup(probe.view).num_tokens <= computed
     b.drain()
 

@@ -269,7 +269,7 @@ CASES: dict[str, dict[str, Case]] = {
         **ABOUT,
         "never": Case("refused", without(None, "x")),
         "reserve": Case("request", without()),
-        "release": Case("step"),
+        "unreserve": Case("step"),
         "waits_for": Case("request", [-1, NAN, object(), Unspeakable(), STRANGER]),
     },
     "victim": {**ABOUT, "choose": Case("step", without())},
@@ -303,14 +303,13 @@ CASES: dict[str, dict[str, Case]] = {
         "carry": Case("run"),
         "block_ids": Case("run"),
         "detach": Case("run"),
-        "release": Case("run"),
+        "free": Case("run"),
         "unpublish": Case("run"),
         "unpublish_blocks": Case("run"),
         "reset_prefix_cache": Case("run"),
         "forget": Case("run"),
-        # Called by whoever asks, or by checks: the failure is the caller's.
+        # Called by components, or by checks: the failure is the caller's.
         "hit_length": Case("logged"),
-        "free": Case("logged"),
         "num_own_blocks": Case("logged"),
         "audit": Case("logged"),
         "published_blocks": Case("logged"),
@@ -598,10 +597,10 @@ def check_step_fault(kind: str, method: str, act: Any, *, wrap: Any = None) -> N
 @pytest.mark.parametrize(("kind", "method", "case"), pairs("step"))
 def test_raising_costs_a_step(kind: str, method: str, case: Case) -> None:
     def release_and_raise(resource: Any, request: Any) -> None:
-        SaneResource.release(resource, request)  # else nobody could have that seat any more
+        SaneResource.unreserve(resource, request)  # else nobody could have that seat any more
         boom()
 
-    check_step_fault(kind, method, release_and_raise if method == "release" else boom)
+    check_step_fault(kind, method, release_and_raise if method == "unreserve" else boom)
 
 
 @pytest.mark.parametrize(("kind", "method", "case", "answer"), answers("step"))

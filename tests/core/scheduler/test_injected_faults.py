@@ -48,7 +48,7 @@ def leak_a_block(scheduler, monkeypatch):
     """E5: one block of an ended or preempted request is not returned."""
     kv = scheduler.kv_manager
     release = kv.free
-    monkeypatch.setattr(kv, "release", lambda block_ids: release(block_ids[1:]))
+    monkeypatch.setattr(kv, "free", lambda block_ids: release(block_ids[1:]))
 
 
 def free_twice(scheduler, monkeypatch):
@@ -60,7 +60,7 @@ def free_twice(scheduler, monkeypatch):
         release(block_ids)
         release(block_ids)
 
-    monkeypatch.setattr(kv, "release", release_twice)
+    monkeypatch.setattr(kv, "free", release_twice)
 
 
 def miscount_references(scheduler, monkeypatch):
@@ -91,7 +91,7 @@ def publish_under_a_wrong_hash(scheduler, monkeypatch):
 def keep_blocks_of_the_preempted(scheduler, monkeypatch):
     """E5: a preempted request keeps its table, though its blocks are free."""
     kv = scheduler.kv_manager
-    monkeypatch.setattr(kv, "detach", kv.block_ids)
+    monkeypatch.setattr(kv, "detach", lambda request, cause: kv.block_ids(request))
 
 
 def forget_to_send_a_block(scheduler, monkeypatch):
@@ -129,7 +129,7 @@ def grant_nothing(scheduler, monkeypatch):
     grant = Draft.grant
     monkeypatch.setattr(
         Draft,
-        "max_tokens",
+        "grant",
         lambda draft, request, num_tokens, num_new_tokens: grant(draft, request, 0, num_new_tokens),
     )
 
@@ -431,7 +431,7 @@ def test_i5_block_in_flight_is_handed_out(fenced, monkeypatch):
     if not fenced:
         fence, kv = scheduler._state.fence, scheduler.kv_manager
         monkeypatch.setattr(
-            fence, "release", lambda request: kv.free(kv.detach(request.view, "finished")) or 0
+            fence, "release", lambda request, cause: kv.free(kv.detach(request.view, cause)) or 0
         )
     driver.plan()
     driver.plan()

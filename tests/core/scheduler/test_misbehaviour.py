@@ -94,12 +94,11 @@ class TestAppointmentsThatNeverCome:
         )
         self.is_a_fault_of(policy, make_bench, caplog, "TypeError")
 
-    @pytest.mark.parametrize("notice", ["release", "notify"])
-    def test_notice_of_no_key(self, make_bench: Any, caplog: Any, notice: str) -> None:
-        policy = self.policy(lambda self, request: getattr(self.ctx, notice)(["key"]))
-        self.is_a_fault_of(policy, make_bench, caplog, f"TypeError: {notice}() takes the key")
+    def test_signal_of_no_key(self, make_bench: Any, caplog: Any) -> None:
+        policy = self.policy(lambda self, request: self.ctx.signal(["key"]))
+        self.is_a_fault_of(policy, make_bench, caplog, "TypeError: signal() takes the key")
         with pytest.raises(TypeError, match="as a string, not None"):
-            getattr(make_bench().scheduler, notice)(None)
+            make_bench().scheduler.signal(None)
 
     @staticmethod
     def policy(on_add: Any) -> type:
@@ -490,7 +489,7 @@ class TestPlaces:
         def write(body: str, method: str = "key(self, request)") -> Any:
             path = tmp_path / "my_policy.py"
             path.write_text(
-                "from batchwright import SchedulingPolicy, hookimpl\n"
+                "from batchwright.plugin import SchedulingPolicy, hookimpl\n"
                 "class Mine(SchedulingPolicy):\n"
                 '    name = "mine"\n'
                 f"    def {method}:\n        {body}\n"

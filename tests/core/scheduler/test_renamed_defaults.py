@@ -23,7 +23,7 @@ COPIES = """
 
     from batchwright.plugin import hookimpl
     from batchwright.default_plugins import DEFAULT_PLUGINS
-    from batchwright.lazy_component import Offer
+    from batchwright.lazy_component import LazyComponent
 
     KINDS = (
         "policy", "gate", "limit", "victim", "preemption", "predictor", "estimator",
@@ -34,7 +34,7 @@ COPIES = """
         for module in map(import_module, DEFAULT_PLUGINS):
             hook = getattr(module, f"batchwright_register_{kind}", list)
             for offered in hook():
-                cls = offered.load() if isinstance(offered, Offer) else offered
+                cls = offered.load() if isinstance(offered, LazyComponent) else offered
                 yield type(f"X{cls.__name__}", (cls,), {"name": f"x-{cls.name}"})
 
     def hook(kind):

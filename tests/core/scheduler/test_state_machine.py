@@ -72,7 +72,7 @@ def finish(driver):
     """Let everything come that was waited for, and run to the end."""
     for key in KEYS:
         driver.scheduler.signal(key)
-        hint_gate(driver).open(key)
+        hint_gate(driver).let_pass(key)
     driver.finish(max_steps=3000)
     kv = driver.scheduler.kv_manager
     for request in driver.requests:
@@ -137,16 +137,12 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.driver.abort(f"r{number}")
 
     @rule(key=st.sampled_from([*KEYS, "unknown"]))
-    def notify(self, key):
-        self.scheduler.signal(key)
-
-    @rule(key=st.sampled_from([*KEYS, "unknown"]))
-    def release(self, key):
+    def signal(self, key):
         self.scheduler.signal(key)
 
     @rule(key=st.sampled_from(KEYS))
     def open_key(self, key):
-        hint_gate(self.driver).open(key)
+        hint_gate(self.driver).let_pass(key)
 
     @rule()
     def pause_a_step(self):
@@ -197,7 +193,7 @@ OPERATIONS = st.one_of(
     st.tuples(st.just("turn"), st.integers(1, 12)),
     st.tuples(st.just("abort"), st.integers(0, 12)),
     st.tuples(st.just("open"), st.sampled_from(KEYS)),
-    st.tuples(st.just("notify"), st.sampled_from(KEYS)),
+    st.tuples(st.just("signal"), st.sampled_from(KEYS)),
 )
 
 
@@ -210,7 +206,7 @@ def apply(driver, operation, argument, number):
     elif operation == "abort":
         driver.abort(f"r{argument}")
     elif operation == "open":
-        hint_gate(driver).open(argument)
+        hint_gate(driver).let_pass(argument)
     else:
         driver.scheduler.signal(argument)
 

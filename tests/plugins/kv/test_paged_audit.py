@@ -17,7 +17,7 @@ def kv_with_detached_blocks(*, caches):
     request = make_request("a", 10, 4)
     scheduler.add_request(request)
     scheduler.schedule()
-    return scheduler.kv_manager, scheduler.kv_manager.detach(request.view)
+    return scheduler.kv_manager, scheduler.kv_manager.detach(request.view, "finished")
 
 
 @pytest.mark.parametrize("caches", [False, True])

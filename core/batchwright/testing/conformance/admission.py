@@ -134,7 +134,7 @@ class LimitConformance(ServingConformance):
 
 
 class ResourceConformance(ServingConformance):
-    """Checks a resource: what is reserved is released once, and nothing else is."""
+    """Checks a resource: each reservation ends once, and nothing else does."""
 
     kind: ClassVar[str] = "resource"
     may_refuse: ClassVar[bool] = True
@@ -147,9 +147,9 @@ class ResourceConformance(ServingConformance):
             held: dict[str, None] = {}
             for call in spy.calls:
                 request = call.request
-                if request is None or call.method not in ("reserve", "release"):
+                if request is None or call.method not in ("reserve", "unreserve"):
                     continue
-                if call.method == "release":
+                if call.method == "unreserve":
                     assert request.request_id in held
                     del held[request.request_id]
                 elif call.answer:

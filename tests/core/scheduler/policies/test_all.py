@@ -19,13 +19,7 @@ from batchwright.testing import Recorder, ScriptedExecutor, drive, make_request
 PLUGINS = sorted(Path(__file__).with_name("plugins").glob("*.py"))
 MODULES = [path.stem for path in PLUGINS]
 MAX_LINES = 60
-PUBLIC = {
-    "batchwright",
-    "batchwright.option",
-    "batchwright.protocols",
-    "batchwright.queues",
-    "batchwright.verdicts",
-}
+PUBLIC = {"batchwright", "batchwright.plugin"}
 STANDARD = {"__future__", "collections", "collections.abc", "itertools", "math", "attrs"}
 
 

@@ -6,9 +6,7 @@ from collections import Counter
 
 from attrs import frozen
 
-from batchwright.option import option
-from batchwright.plugin import RequestView, hookimpl
-from batchwright.protocols import Resource
+from batchwright.plugin import RequestView, Resource, hookimpl, option
 
 
 @frozen

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from batchwright.option import option
-from batchwright.plugin import StepView, hookimpl
-from batchwright.protocols import Caps, Control
+from batchwright.plugin import Caps, Control, StepView, hookimpl, option
 
 
 @frozen

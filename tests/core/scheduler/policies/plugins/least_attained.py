@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from batchwright.plugin import RequestView, SchedulingPolicy, hookimpl
-from batchwright.queues import GroupedQueue
+from batchwright.plugin import GroupedQueue, RequestView, SchedulingPolicy, hookimpl
 
 
 class LeastAttained(SchedulingPolicy):
