@@ -69,9 +69,9 @@ fuzz: $(STAMP)-test  ## Mutate every file that is read, FUZZ_CASES=10000 times e
 	PYTHONPATH=tests:core:plugins $(BIN)/python -m fuzz --cases $(FUZZ_CASES) --output tests/fuzz/results.json
 
 reference: $(STAMP)-test  ## Write the generated pages of docs/reference anew
-	$(BIN)/python -m batchwright_plugins.command.reference > docs/reference/configuration.md
-	$(BIN)/python -m batchwright_plugins.command.protocol_reference > docs/reference/protocols.md
-	$(BIN)/python -m batchwright_plugins.command.component_reference > docs/reference/components.md
+	$(BIN)/python -m batchwright_cli.reference.configuration > docs/reference/configuration.md
+	$(BIN)/python -m batchwright_cli.reference.protocols > docs/reference/protocols.md
+	$(BIN)/python -m batchwright_cli.reference.components > docs/reference/components.md
 
 bench: $(STAMP)-engine  ## Measure what a step costs, and what a plugin adds
 	$(BIN)/python tests/benchmarks/scheduler_cost.py

@@ -30,7 +30,9 @@ def step() -> None:
     plan = scheduler.schedule()
     # A model would compute here. It samples a token wherever the last known one is
     # computed, which is where nothing is owed any more.
-    sampled = [[7] if scheduler.requests[r].debt == 0 else [] for r in plan.num_scheduled_tokens]
+    sampled = [
+        [7] if scheduler.requests[r].num_new_tokens == 0 else [] for r in plan.num_scheduled_tokens
+    ]
     outputs = scheduler.update_from_output(
         plan, ModelOutput(req_ids=list(plan.num_scheduled_tokens), sampled_token_ids=sampled)
     )

@@ -1,7 +1,5 @@
 from attrs import frozen
-
-from batchwright import SchedulingPolicy, hookimpl
-from batchwright.option import option
+from batchwright.plugin import SchedulingPolicy, hookimpl, option
 
 
 @frozen

@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 
 from batchwright.config import load_config
-from batchwright_plugins.executor.cpu_threads import physical_cores, quiet_openmp
-from batchwright_plugins.executor.embedded_model import prepare
+from batchwright_engine.executor.cpu_threads import physical_cores, quiet_openmp
+from batchwright_engine.executor.embedded_model import prepare
 
 quiet_openmp()  # before torch is imported, as the executor does
 

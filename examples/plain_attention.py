@@ -1,7 +1,6 @@
 """An attention backend in plain torch: one request at a time, short enough to read."""
 
-from batchwright import hookimpl
-from batchwright.protocols import AttentionBackend
+from batchwright.plugin import AttentionBackend, hookimpl
 
 
 class PlainAttention(AttentionBackend):

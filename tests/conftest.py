@@ -86,7 +86,7 @@ class Bench:
         rows = []
         for request_id in self.plan.num_scheduled_tokens:
             request = self.scheduler.requests.get(request_id)
-            due = request is not None and request.debt <= 0
+            due = request is not None and request.num_new_tokens <= 0
             given = (tokens or {}).get(request_id)
             rows.append(given if given is not None else self.tokens(1) if due else [])
         outputs = self.scheduler.update_from_output(

@@ -22,7 +22,7 @@ CORE = ROOT / "core" / "batchwright"
 PLUGINS = ROOT / "plugins" / "batchwright_plugins"
 HEAVY = {"torch", "transformers", "xformers", "safetensors", "tokenizers", "accelerate"}
 CORE_MAY_IMPORT = {"attrs", "importlib_metadata", "pluggy"}
-IMPORT_MAIN = "from batchwright_plugins.command.group import main"
+IMPORT_MAIN = "from batchwright_cli.main import main"
 READERS = {
     ("command", "batchwright_plugins.observer.decision_trail"),
     ("command", "batchwright_plugins.observer.replay_record"),

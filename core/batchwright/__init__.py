@@ -7,7 +7,6 @@ in ``batchwright.protocols``, what the scheduler and its executor say to each ot
 """
 
 from batchwright.clock import Clock, MonotonicClock, VirtualClock
-from batchwright.engine import Engine
 from batchwright.exceptions import (
     BatchwrightError,
     ConfigError,
@@ -26,6 +25,7 @@ from batchwright.sampling_params import SamplingParams
 from batchwright.scheduler import Scheduler
 from batchwright.step_view import StepView
 from batchwright.version import VERSION
+from batchwright_engine.engine import Engine
 
 __all__ = [
     "BatchwrightError",

@@ -20,12 +20,10 @@ from batchwright.config import (
     structure_options,
 )
 from batchwright.config.sections import DEFAULT_MAX_MODEL_LEN, DEFAULT_NUM_BLOCKS
-from batchwright.context import Context, EngineLimits
+from batchwright.context import Context, Sizes
 from batchwright.default_plugins import AUTO, DEFAULT_VICTIM
-from batchwright.engine import Engine
 from batchwright.exceptions import OUTSIDE, BatchwrightError, ConfigError, PluginError
 from batchwright.fault_place import place_of_error
-from batchwright.hosts import check_host
 from batchwright.plugin_manager import PluginManager
 from batchwright.protocols import (
     AttentionBackend,
@@ -34,16 +32,18 @@ from batchwright.protocols import (
     Estimator,
     Executor,
     Feature,
+    FeatureComponent,
     Gate,
     Limit,
     ModelInfo,
     ModelSettings,
     Observer,
-    Part,
     Resource,
     Truth,
 )
+from batchwright.runtimes import check_runtime
 from batchwright.scheduler import Components, Scheduler, SchedulerSettings
+from batchwright_engine.engine import Engine
 
 _log = logging.getLogger("batchwright.config")
 _PARTS = (Gate, Control, Limit, Resource, Observer)
@@ -147,7 +147,7 @@ class Assembly:
             u for u in self.config.uses() if u.option and u.name != AUTO and u.kind not in but
         )
         found = [self.plugins.find(use.kind, use.name) for use in chosen]
-        check_host(host, found, self.config.plugins.accept_degraded)
+        check_runtime(host, found, self.config.plugins.accept_degraded)
 
     def _engine(self, executor: Executor, settings: ModelSettings, **given: Any) -> Engine:
         """Load the model and build the scheduler for it."""
@@ -156,10 +156,10 @@ class Assembly:
             model = executor.load(settings)
         scheduler = self.scheduler(model, truth=executor.truth, **given)
         with naming(executor, "allocate_kv"):
-            executor.allocate_kv(scheduler.limits.num_blocks, scheduler.limits.block_size)
+            executor.allocate_kv(scheduler.sizes.num_blocks, scheduler.sizes.block_size)
         for feature in scheduler.components.features:
-            with naming(feature, "executor_half"):
-                executor.install(feature.name, feature.executor_half())
+            with naming(feature, "worker_side"):
+                executor.install(feature.name, feature.worker_side())
         return Engine(scheduler, executor, model, max_restarts=config.executor.max_restarts)
 
     def make_alone(self, use: Use) -> Any:
@@ -181,9 +181,7 @@ class Assembly:
         with naming(executor, "inspect"):
             return executor.inspect(settings)
 
-    def make(
-        self, use: Use, limits: EngineLimits, context: type[Context] = Context, **parts: Any
-    ) -> Any:
+    def make(self, use: Use, limits: Sizes, context: type[Context] = Context, **parts: Any) -> Any:
         """Build one component, and those that it hosts.
 
         Raises:
@@ -196,7 +194,7 @@ class Assembly:
         return self._build(found.cls, use.options, use.path, label, limits, parts, context)
 
     def _hosted(
-        self, cls: type[Component], options: Any, path: str, limits: EngineLimits
+        self, cls: type[Component], options: Any, path: str, limits: Sizes
     ) -> dict[str, Any]:
         """Build what a component hosts."""
         found = {}
@@ -217,7 +215,7 @@ class Assembly:
         table: Mapping[str, Any],
         path: str,
         label: str,
-        limits: EngineLimits,
+        limits: Sizes,
         parts: Mapping[str, Any],
         context: type[Context] = Context,
     ) -> Any:
@@ -247,7 +245,7 @@ class Assembly:
             what = f"cannot be built: {type(error).__name__}: {error}{place}"
             raise PluginError(what, where=f"{label}: {cls.__name__}.__init__") from error
 
-    def _components(self, limits: EngineLimits, estimator: Estimator | None) -> Components:
+    def _components(self, limits: Sizes, estimator: Estimator | None) -> Components:
         once = self.config.once
         self._num_made = 0  # slots of request.state belong to the scheduler's components
         hasher = self.make(once("hasher"), limits)
@@ -275,7 +273,7 @@ class Assembly:
             observers=listed("observer", Observer),
         )
 
-    def _predictor(self, use: Use, limits: EngineLimits) -> Any:
+    def _predictor(self, use: Use, limits: Sizes) -> Any:
         """Build the predictor, with the truth if it reads that.
 
         Raises:
@@ -288,7 +286,7 @@ class Assembly:
             raise located(problem, use.option, self.config.source)
         return self.make(use, limits, truth=self._truth)
 
-    def _parts_of(self, feature: Feature, limits: EngineLimits) -> list[Any]:
+    def _parts_of(self, feature: Feature, limits: Sizes) -> list[Any]:
         """Build the components that belong to a feature."""
         return [
             self._build(
@@ -302,7 +300,7 @@ class Assembly:
             for part in _contents(feature)
         ]
 
-    def _listed(self, kind: str, limits: EngineLimits) -> tuple[Any, ...]:
+    def _listed(self, kind: str, limits: Sizes) -> tuple[Any, ...]:
         return tuple(self.make(use, limits) for use in getattr(self.config, kind))
 
     def _victim(self, policy: Any) -> Use:
@@ -321,7 +319,7 @@ class Assembly:
             block_size=self.config.kv.block_size,
         )
 
-    def _attention(self, limits: EngineLimits) -> Sequence[AttentionBackend]:
+    def _attention(self, limits: Sizes) -> Sequence[AttentionBackend]:
         """The backend that is named; else all that take part in the choice, best first."""
         chosen = self.config.once("attention")
         if chosen.name != AUTO:
@@ -335,12 +333,12 @@ class Assembly:
         folder = self.config.resolve(path)
         return str(folder) if folder.exists() else path
 
-    def _limits(self, model: ModelInfo | None, num_blocks: int) -> EngineLimits:
+    def _limits(self, model: ModelInfo | None, num_blocks: int) -> Sizes:
         """The sizes of a run, as far as they are known."""
         lengths = (self.config.max_model_len, model and model.max_model_len)
         max_model_len = min((n for n in lengths if n is not None), default=DEFAULT_MAX_MODEL_LEN)
-        sizes = _common(EngineLimits, self.config.scheduler, self.config.kv)
-        return EngineLimits(**{**sizes, "max_model_len": max_model_len, "num_blocks": num_blocks})
+        sizes = _common(Sizes, self.config.scheduler, self.config.kv)
+        return Sizes(**{**sizes, "max_model_len": max_model_len, "num_blocks": num_blocks})
 
     def _num_blocks(self, model: ModelInfo | None) -> int:
         """Blocks of the cache: given, or as many as the memory holds."""
@@ -379,13 +377,13 @@ def naming(component: Component, method: str, *passed: type[BaseException]) -> I
         raise PluginError(what, where=f"{component.ctx.label}: {method}()") from error
 
 
-def _contents(feature: Feature) -> list[Part]:
+def _contents(feature: Feature) -> list[FeatureComponent]:
     """What belongs to a feature, checked."""
     with naming(feature, "contents"):
-        parts = list(feature.contents())
+        parts = list(feature.components())
         for part in parts:
-            if not isinstance(part, Part) or not issubclass(part.component, _PARTS):
-                raise TypeError(f"expected Part(component, options), got {part!r}")
+            if not isinstance(part, FeatureComponent) or not issubclass(part.component, _PARTS):
+                raise TypeError(f"expected FeatureComponent(component, options), got {part!r}")
     return parts
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @frozen(kw_only=True)
-class EngineLimits:
+class Sizes:
     """The fixed sizes of a run, as configured and found.
 
     Args:
@@ -36,7 +36,7 @@ class EngineLimits:
         block_size: Tokens a KV block.
         num_blocks: KV blocks in all, reserved ones included.
         num_lookahead_tokens: Slots allocated beyond a grant (tokens).
-        max_displacements: Times that a request may yield because the policy wishes.
+        max_policy_preemptions: Times that a request may yield because the policy wishes.
         enable_chunked_prefill: Whether a grant may be less than a waiting debt.
         enable_prefix_caching: Whether blocks are shared and kept.
     """
@@ -47,7 +47,7 @@ class EngineLimits:
     block_size: int
     num_blocks: int
     num_lookahead_tokens: int = 0
-    max_displacements: int = 3
+    max_policy_preemptions: int = 3
     enable_chunked_prefill: bool = True
     enable_prefix_caching: bool = True
 
@@ -87,7 +87,7 @@ class Context:
         slot: int,
         clock: Clock,
         seed: str,
-        limits: EngineLimits,
+        limits: Sizes,
         folder: Path = Path(),
         config: Config | None = None,
     ) -> None:
@@ -158,7 +158,7 @@ class Context:
         return self._bound.groups.state(name, self.slot)
 
     def mark(self, request: RequestView, *, at_computed: int, payload: Any = None) -> None:
-        """Have ``on_mark(request, payload)`` called once that many tokens are computed.
+        """Have ``on_tokens(request, payload)`` called once that many tokens are computed.
 
         It is called at the beginning of the first step after the one that computes
         the token; a mark lapses when the request ends.
@@ -167,7 +167,7 @@ class Context:
         self._bound.marks.set(request, at_computed, self._component, payload)
 
     def alarm(self, time: float, payload: Any = None) -> None:
-        """Have ``on_alarm(payload)`` called at the first step not before ``time``.
+        """Have ``on_timer(payload)`` called at the first step not before ``time``.
 
         Args:
             time: Seconds on ``ctx.clock``.
@@ -181,9 +181,9 @@ class Context:
         It may be called from every method, about every request:
 
         - In a step, a request that the plan does not hold yet ends before it is planned: from
-          ``on_mark``, ``on_alarm``, ``caps``, ``yield_running`` and ``scan`` before the step
-          decides about it, from ``running_key``, ``grant``, ``candidate``, ``sized``,
-          ``reserve``, ``choose``, ``displaces`` and ``on_preempt`` as soon as the decision at
+          ``on_tokens``, ``on_timer``, ``caps``, ``running_to_preempt`` and ``open`` before the step
+          decides about it, from ``running_key``, ``max_tokens``, ``pre_filter``, ``filter``,
+          ``reserve``, ``choose``, ``preempts`` and ``on_preempt`` as soon as the decision at
           hand is made. ``on_admit`` takes the request that it is told about out of the plan.
         - A request that the plan holds already ends when the plan is made: it is computed
           once more, for nothing.
@@ -198,7 +198,7 @@ class Context:
         self._bound.to_end.append((request.request_id, RequestStatus.FINISHED_ERROR, reason))
 
     def release(self, key: str) -> None:
-        """Bring back, at the next step, the requests that were skipped until a key.
+        """Bring back, at the next step, the requests that were deferred until a key.
 
         From any thread.
         """

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-COMMAND_PLUGIN: Final = "batchwright_plugins.command"
+COMMAND_PLUGIN: Final = "batchwright_cli.commands"
 """All that ``batchwright --help`` has to import."""
 
 DEFAULT_PLUGINS: Final = (
@@ -20,11 +20,11 @@ DEFAULT_PLUGINS: Final = (
     "batchwright_plugins.victim",
     "batchwright_plugins.preemption",
     "batchwright_plugins.predictor",
-    "batchwright_plugins.estimator",
-    "batchwright_plugins.workload",
+    "batchwright_lab.estimator",
+    "batchwright_lab.workload",
     "batchwright_plugins.kv",
-    "batchwright_plugins.executor",
-    "batchwright_plugins.attention",
+    "batchwright_engine.executor",
+    "batchwright_engine.attention",
     "batchwright_plugins.observer",
     COMMAND_PLUGIN,
 )

@@ -1,12 +1,12 @@
 """The hooks: one a kind of component, named ``batchwright_register_<kind>``.
 
 A hook is a factory: it is called once, at start, and returns the classes that a
-plugin offers, or an ``Offer`` in place of a class that need not be imported before it is
+plugin offers, or an ``LazyComponent`` in place of a class that need not be imported before it is
 selected. It is never called during a step. A plugin implements those it needs:
 
 .. code-block:: python
 
-    from batchwright import hookimpl
+    from batchwright.plugin import hookimpl
 
     @hookimpl
     def batchwright_register_policy():

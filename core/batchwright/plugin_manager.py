@@ -16,7 +16,7 @@ from batchwright import hookspecs
 from batchwright.default_plugins import DEFAULT_PLUGINS
 from batchwright.exceptions import OUTSIDE, ConfigError, PluginError
 from batchwright.hookspecs import HOOK_PREFIX, PROJECT
-from batchwright.offer import Offer
+from batchwright.lazy_component import LazyComponent
 from batchwright.plugin_checks import class_problem, describe_error, hook_problems
 from batchwright.plugin_sources import Source, find_sources
 from batchwright.registration import BrokenPlugin, Origin, Registration
@@ -29,7 +29,7 @@ class PluginManager:
 
     Nothing here activates anything: the TOML names what runs, and ``find`` is asked for
     that. A broken plugin is recorded, and matters to those who select what it offered.
-    What is offered by its place alone (``Offer``) is imported when it is asked for.
+    What is offered by its place alone (``LazyComponent``) is imported when it is asked for.
 
     Attributes:
         broken: What cannot be used, in the order in which it was found; of components that
@@ -39,7 +39,7 @@ class PluginManager:
     def __init__(self) -> None:
         self.broken: list[BrokenPlugin] = []
         self._registrations: dict[tuple[str, str], list[Registration]] = {}
-        self._to_import: dict[tuple[str, str], list[tuple[Origin, Offer]]] = {}
+        self._to_import: dict[tuple[str, str], list[tuple[Origin, LazyComponent]]] = {}
         self._pluggy = pluggy.PluginManager(PROJECT)
         self._pluggy.add_hookspecs(hookspecs)
 
@@ -195,7 +195,7 @@ class PluginManager:
             self._note(origin, message, where=hook)
         kind = hook.removeprefix(HOOK_PREFIX)
         for found in offered:
-            if isinstance(found, Offer):
+            if isinstance(found, LazyComponent):
                 self._to_import.setdefault((kind, found.name), []).append((origin, found))
                 if origin.explicit:  # a plugin that was asked for tells of its faults
                     self._import(kind, found.name)

@@ -149,7 +149,7 @@ class Request:
     preempted_at: int = field(init=False, default=0, repr=False)
     preempted_there: int = field(init=False, default=0, repr=False)
     predicted_tokens: float | None = field(init=False, default=None)
-    num_displacements: int = field(init=False, default=0)
+    num_policy_preemptions: int = field(init=False, default=0)
     num_cached_tokens: int | None = field(init=False, default=None)
     num_recomputed_tokens: int = field(init=False, default=0)
     scheduled_time: float | None = field(init=False, default=None)
@@ -206,7 +206,7 @@ class Request:
         self.computed_base = count - self.epoch.value
 
     @property
-    def debt(self) -> int:
+    def num_new_tokens(self) -> int:
         """Tokens to compute until it has caught up: the one quantity scheduled."""
         return (
             len(self.token_ids)
@@ -227,7 +227,7 @@ class Request:
         self.preempted_there = self.num_futile_preemptions + 1
         self.preempted_at = len(self.token_ids)
 
-    def let_go(self) -> None:
+    def drop_view(self) -> None:
         """Drop the view of an ended request, so that nothing keeps it but who holds one.
 
         For drivers of very many requests: the two hold one another, and would wait for the

@@ -41,7 +41,7 @@ class RequestView:
     """Known tokens: prompt and outputs so far."""
     num_computed_tokens: Read[int] = Read()
     """Tokens whose KV exists or is being computed."""
-    debt: Read[int] = Read()
+    num_new_tokens: Read[int] = Read()
     """Prompt + output + draft tokens + placeholders - computed (tokens)."""
     priority: Read[int] = Read()
     """Smaller is more urgent."""
@@ -66,9 +66,9 @@ class RequestView:
     features: Read[Mapping[str, Any]] = Read()
     """By feature, what this request says to it."""
     num_preemptions: Read[int] = Read()
-    num_displacements: Read[int] = Read()
+    num_policy_preemptions: Read[int] = Read()
     """Times that it yielded because the policy wished; from
-    ``ctx.limits.max_displacements`` on it is immune."""
+    ``ctx.sizes.max_policy_preemptions`` on it is immune."""
     num_cached_tokens: Read[int | None] = Read()
     """Tokens hit at first admission; None before it."""
     num_recomputed_tokens: Read[int] = Read()

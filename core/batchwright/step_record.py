@@ -60,7 +60,7 @@ class StepRecord:
         """Requests that began to run in this step, resumed ones among them."""
         return (request.view for request in self._draft.admitted.values())
 
-    def debt(self, request_id: str) -> int:
+    def num_new_tokens(self, request_id: str) -> int:
         """Tokens that a granted request owed before this step."""
         return self._draft.debts.get(request_id, 1)
 

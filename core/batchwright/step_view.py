@@ -61,12 +61,12 @@ class StepView:
     """Tokens granted so far in this step."""
     num_admitted: Read[int] = Read("_state.draft.num_admitted")
     """Requests admitted so far in this step."""
-    next_alarm: Read[float | None] = Read("_state.alarms.next_time")
+    next_timer: Read[float | None] = Read("_state.alarms.next_time")
     """Seconds on the clock at which a component wants to be called, or None."""
     is_paused: Read[bool] = Read("_state.admission_paused")
     """True if the program that drives the scheduler has paused admission."""
 
-    untold_ends: Read[Mapping[str, Finish]] = Read("_state.ended")
+    unreported_ends: Read[Mapping[str, Finish]] = Read("_state.ended")
     """Requests whose end the next ``update_from_output`` will tell."""
 
     failed_ids: Read[Sequence[str]] = Read("_state.failed_ids")

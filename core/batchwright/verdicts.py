@@ -26,7 +26,7 @@ class Admit:
 
 
 @frozen
-class Skip:
+class Defer:
     """Pass this request over and look at the next one.
 
     Args:
@@ -50,14 +50,14 @@ class Stop:
 
 @frozen
 class Reject:
-    """End the request with FINISHED_ERROR (in ``submit``: refuse it)."""
+    """End the request with FINISHED_ERROR (in ``pre_enqueue``: refuse it)."""
 
     reason: str = _text()
 
 
 @frozen
-class Park:
-    """Put the request aside until ``notify(key)``; no scan touches it before."""
+class Wait:
+    """Put the request aside until ``signal(key)``; no scan touches it before."""
 
     key: str = _text()
     reason: str = _text("")
@@ -80,6 +80,6 @@ class Release:
     request: RequestView
 
 
-Verdict = Admit | Skip | Stop | Reject | Park
+Verdict = Admit | Defer | Stop | Reject | Wait
 
 ADMIT: Final = Admit()

@@ -98,7 +98,7 @@ def _chats(name: str) -> list[list[int]]:
     """The questions of the quickstart behind its system prompt."""
     import tomllib
 
-    from batchwright_plugins.executor.tokenizer import load_tokenizer
+    from batchwright_engine.executor.tokenizer import load_tokenizer
 
     tokenizer = load_tokenizer(_folder(name))
     assert tokenizer is not None
@@ -113,6 +113,6 @@ def _chats(name: str) -> list[list[int]]:
 
 
 def _folder(path: str) -> Path:
-    from batchwright_plugins.executor import embedded_model
+    from batchwright_engine.executor import embedded_model
 
     return embedded_model.prepare(path) if path in embedded_model.NAMES else Path(path)

@@ -56,9 +56,9 @@ class Accounts(SchedulingPolicy):
 class Candidate(Gate):
     """A gate that looks at every candidate."""
 
-    name = "candidate"
+    name = "pre_filter"
 
-    def candidate(self, request: Any, view: Any) -> Admit:
+    def pre_filter(self, request: Any, view: Any) -> Admit:
         return Admit()
 
 
@@ -76,7 +76,7 @@ class PrefillLimit(Limit):
 
     name = "prefill-limit"
 
-    def grant(self, request: Any, num_tokens: int, view: Any) -> int:
+    def max_tokens(self, request: Any, num_tokens: int, view: Any) -> int:
         return num_tokens
 
 

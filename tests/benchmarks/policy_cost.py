@@ -36,7 +36,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "edf": {"targets": {"chat": 100.0, "batch": 1000.0}, "prefill_time": 1e-4},
     "lpm": {"max_wait": NEVER},
     "mlfq": {"max_wait": NEVER},
-    "priority": {"displaces": True},
+    "priority": {"preempts": True},
     "session": {"max_wait": NEVER},
     "srpt": {"max_wait": NEVER},
     "window": {"size": 1.0, "debt": 1.0},
@@ -90,7 +90,7 @@ class Side:
         scheduler = self.scheduler
         plan = watch.time("step", scheduler.schedule)
         ids, live = list(plan.num_scheduled_tokens), scheduler.requests
-        rows = [[7] if live[i].debt <= 0 else [] for i in ids]
+        rows = [[7] if live[i].num_new_tokens <= 0 else [] for i in ids]
         watch.time("step", scheduler.update_from_output, plan, ModelOutput(ids, rows))
 
     def carried_ratio(self) -> float:

@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = "batchwright_plugins.pytest_batchwright"
 GOOD = '''
-from batchwright import SchedulingPolicy, hookimpl
+from batchwright.plugin import SchedulingPolicy, hookimpl
 
 
 class Longest(SchedulingPolicy):

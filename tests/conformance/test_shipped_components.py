@@ -32,7 +32,7 @@ ATTRIBUTES: dict[tuple[str, str], dict[str, Any]] = {
     ("policy", "fair"): {"options": {"weights": {"ada": 2.0}}},
     ("policy", "lpm"): {"options": {"max_wait": 20.0}},
     ("policy", "mlfq"): {"options": {"quantum": 32, "levels": 3, "max_wait": 40.0}},
-    ("policy", "priority"): {"options": {"displaces": True}},
+    ("policy", "priority"): {"options": {"preempts": True}},
     ("policy", "session"): {"options": {"warm_time": 10.0, "max_wait": 20.0}},
     ("policy", "sjf"): {"options": {"size": "uncached", "aging": 1.0}},
     ("policy", "srpt"): {"options": {"max_wait": 40.0}},

@@ -10,8 +10,8 @@ from batchwright.assembly import Assembly
 from batchwright.config import Config
 from batchwright.testing.conformance import ExecutorConformance
 from batchwright.testing.executor import ScriptedExecutor
-from batchwright_plugins.executor.simulated import Simulated
-from batchwright_plugins.executor.torch_executor import TorchExecutor
+from batchwright_engine.executor.torch_executor import TorchExecutor
+from batchwright_lab.simulation.simulated import Simulated
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ class TestSimulated(ExecutorConformance):
     def build(self) -> Simulated:
         """In a simulation it is given an estimator."""
         executor = super().build()
-        limits = executor.ctx.limits
+        limits = executor.ctx.sizes
         config = Config.from_dict({})
         assembly = Assembly(config, plugins=self.plugins())
         executor.ctx.parts["estimator"] = assembly.make(config.once("estimator"), limits)

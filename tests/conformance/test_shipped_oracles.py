@@ -10,7 +10,7 @@ from batchwright.config import Config
 from batchwright.scheduler import Scheduler
 from batchwright.testing.conformance import PredictorConformance
 from batchwright.testing.conformance.yielding import _ASKING
-from batchwright_plugins.predictor.oracle import Noisy, Oracle
+from batchwright_lab.predictor.oracle import Noisy, Oracle
 
 
 class Knows:

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from batchwright.testing.conformance import EstimatorConformance, WorkloadConformance
-from batchwright_plugins.estimator.measured import Measured
-from batchwright_plugins.workload.azure import Azure
-from batchwright_plugins.workload.burstgpt import BurstGpt
-from batchwright_plugins.workload.jsonl import Jsonl
-from batchwright_plugins.workload.mooncake import Mooncake
-from batchwright_plugins.workload.servegen import ServeGen
-from batchwright_plugins.workload.sharegpt import ShareGpt
+from batchwright_lab.estimator.measured import Measured
+from batchwright_lab.workload.azure import Azure
+from batchwright_lab.workload.burstgpt import BurstGpt
+from batchwright_lab.workload.jsonl import Jsonl
+from batchwright_lab.workload.mooncake import Mooncake
+from batchwright_lab.workload.servegen import ServeGen
+from batchwright_lab.workload.sharegpt import ShareGpt
 
 AZURE = """\
 TIMESTAMP,ContextTokens,GeneratedTokens

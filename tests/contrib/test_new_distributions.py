@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from batchwright_plugins.command.new import NewCommand
-from batchwright_plugins.command.scaffold import KINDS
+from batchwright_cli.commands.new import NewCommand
+from batchwright_cli.scaffold.scaffold import KINDS
 
 pytestmark = [pytest.mark.install, pytest.mark.slow]
 

@@ -33,7 +33,7 @@ def test_the_empty_configuration() -> None:
         "predictor 'max-tokens'",
         "gate 'full-need'",
     ]
-    limits = scheduler.limits
+    limits = scheduler.sizes
     assert (limits.max_num_seqs, limits.max_num_batched_tokens, limits.max_model_len) == (
         256,
         2048,
@@ -168,7 +168,7 @@ def inspected(*backends: tuple[str, int | None], **sections: Any) -> ModelInfo |
     ]
     plugin = make_plugin(attention=offered, executor=[Inspecting])
     config = Config.from_dict({"executor": {"use": "inspecting"}, **sections})
-    disabled = ("batchwright_plugins.attention",)
+    disabled = ("batchwright_engine.attention",)
     return Assembly(config, plugins=PluginManager.discover((), disabled, extra=[plugin])).inspect()
 
 

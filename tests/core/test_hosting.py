@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 from attrs import frozen
+from batchwright.plugin import SchedulingPolicy
 
-from batchwright import SchedulingPolicy
 from batchwright.assembly import scheduler_from_config
 from batchwright.clock import VirtualClock
 from batchwright.context import Context
 from batchwright.exceptions import ConfigError
 from batchwright.option import option
-from batchwright.protocols import Hosted, Observer
+from batchwright.protocols import Observer, Subcomponent
 from batchwright.scheduler import Scheduler
 from batchwright.testing import Driver, make_plugin, make_request
 
@@ -50,7 +50,10 @@ class Host(Observer):
 
     name = "host"
     Options = Options
-    hosts = {"mine": Hosted("policy", "policy", OwnContext), "guess": Hosted("predictor")}
+    hosts = {
+        "mine": Subcomponent("policy", "policy", OwnContext),
+        "guess": Subcomponent("predictor"),
+    }
 
     def on_add(self, request):
         request.state[self.ctx.slot] = "host"

@@ -86,8 +86,8 @@ class Books:
         for name, num_tokens in plan.num_scheduled_tokens.items():
             request = self.scheduler.requests[name]
             computed = request.num_computed_tokens - num_tokens
-            debt = request.num_tokens - computed
-            kind = self.prefill if debt > 1 else self.decode
+            num_new_tokens = request.num_tokens - computed
+            kind = self.prefill if num_new_tokens > 1 else self.decode
             kind[request.client] += num_tokens
             if any(name == new.req_id for new in plan.scheduled_new_reqs) or (
                 name in plan.scheduled_cached_reqs.resumed_req_ids

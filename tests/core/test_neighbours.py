@@ -15,7 +15,7 @@ import helper
 from helper import NAME as name_of
 import lib.inner
 import lib.inner as inner
-from batchwright import SchedulingPolicy, hookimpl
+from batchwright.plugin import SchedulingPolicy, hookimpl
 
 class Mine(SchedulingPolicy):
     name = helper.NAME

@@ -11,13 +11,13 @@ from textwrap import dedent
 from types import SimpleNamespace
 
 import pytest
+from batchwright.plugin import SchedulingPolicy, hookimpl
 
-from batchwright import SchedulingPolicy, hookimpl
 from batchwright.exceptions import ConfigError, PluginError
 from batchwright.plugin_manager import PluginManager
 
 SHORTEST = """
-    from batchwright import SchedulingPolicy, hookimpl
+    from batchwright.plugin import SchedulingPolicy, hookimpl
 
     class Shortest(SchedulingPolicy):
         name = "{name}"
@@ -142,7 +142,7 @@ def test_reading_plugins_imports_nothing_heavy():
     code = (
         "import sys\n"
         "from batchwright.plugin_manager import PluginManager\n"
-        "PluginManager.discover(defaults=('batchwright_plugins.command',), refuse_broken=False)\n"
+        "PluginManager.discover(defaults=('batchwright_cli.commands',), refuse_broken=False)\n"
         "heavy = {'torch', 'transformers', 'xformers', 'uvicorn', 'numpy', 'cattrs'}\n"
         "print(sorted(heavy & set(sys.modules)))\n"
     )
@@ -260,7 +260,7 @@ def test_fault_of_another_kind_is_not_blamed(install_distribution):
 
 OFFERED = """
     from batchwright.hookspecs import hookimpl
-    from batchwright.offer import Offer
+    from batchwright.lazy_component import Offer
 
     @hookimpl
     def batchwright_register_policy():
@@ -422,7 +422,7 @@ def test_supported_api_version_is_accepted(install_distribution):
 def test_abstract_methods_are_named(plugin_file):
     path = plugin_file(
         """
-        from batchwright import hookimpl
+        from batchwright.plugin import hookimpl
         from batchwright.protocols import Hasher
 
         class Half(Hasher):
@@ -442,7 +442,7 @@ def test_unresolvable_options_are_named(plugin_file):
         """
         from __future__ import annotations
         from attrs import frozen
-        from batchwright import SchedulingPolicy, hookimpl
+        from batchwright.plugin import SchedulingPolicy, hookimpl
 
         @frozen
         class Options:

@@ -70,7 +70,7 @@ def heads_freed_before_tails(patch: pytest.MonkeyPatch) -> None:
 def hashed_blocks_freed_to_the_front(patch: pytest.MonkeyPatch) -> None:
     """Cached blocks are reused before the empty ones."""
 
-    def release(self: PagedKV, block_ids: Sequence[int]) -> None:
+    def free(self: PagedKV, block_ids: Sequence[int]) -> None:
         freed = []
         for block_id in reversed(block_ids):
             self._references[block_id] -= 1
@@ -105,7 +105,7 @@ def watermark_in_an_empty_engine(patch: pytest.MonkeyPatch) -> None:
     def always(self: Watermark, request: Any, need: Any, hit: Any, view: Any) -> Any:
         return sized(self, request, need, hit, Crowded(view))  # type: ignore[arg-type]
 
-    patch.setattr(Watermark, "sized", always)
+    patch.setattr(Watermark, "filter", always)
 
 
 @mutation
@@ -135,11 +135,11 @@ def threshold_for_a_lone_request(patch: pytest.MonkeyPatch) -> None:
         threshold = self.options.threshold
         if self.options.adaptive:
             requests = view.num_running + view.num_waiting
-            share = self.ctx.limits.max_num_batched_tokens // requests
+            share = self.ctx.sizes.max_num_batched_tokens // requests
             threshold = max(threshold, share)
         return min(num_tokens, threshold)
 
-    patch.setattr(LongPrefill, "grant", grant)
+    patch.setattr(LongPrefill, "max_tokens", grant)
 
 
 @mutation
@@ -181,7 +181,7 @@ def admission_by_the_first_chunk(patch: pytest.MonkeyPatch) -> None:
         short = type(need)(need.num_step_blocks, need.num_step_blocks)
         return sized(self, request, short, hit, view)
 
-    patch.setattr(FullNeed, "sized", step_only)
+    patch.setattr(FullNeed, "filter", step_only)
 
 
 @mutation

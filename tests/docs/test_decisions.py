@@ -6,8 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
+from batchwright.plugin import RequestView
 
-from batchwright import RequestView, VirtualClock
+from batchwright import VirtualClock
 from batchwright.assembly import scheduler_from_config
 from batchwright.ledger import Account
 from batchwright.protocols import Observer

@@ -12,14 +12,14 @@ from batchwright import hookspecs
 from batchwright.config import SECTIONS
 from batchwright.hookspecs import HOOK_PREFIX, component_kinds
 from batchwright.plugin_manager import PluginManager
-from batchwright.protocols import Component, ExecutorHalf, Lifecycle
+from batchwright.protocols import Component, Lifecycle, WorkerSide
 from batchwright.testing.conformance import CONFORMANCE
-from batchwright_plugins.command.component_reference import render_components
-from batchwright_plugins.command.protocol_reference import contract_methods, render_protocols
+from batchwright_cli.reference.components import render_components
+from batchwright_cli.reference.protocols import contract_methods, render_protocols
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"
-CONTRACTS = {**component_kinds(), "": Component, "lifecycle": Lifecycle, "half": ExecutorHalf}
+CONTRACTS = {**component_kinds(), "": Component, "lifecycle": Lifecycle, "half": WorkerSide}
 METHODS = [(kind, name) for kind, base in CONTRACTS.items() for name in contract_methods(base)]
 HOOKS = [name for name in vars(hookspecs) if name.startswith(HOOK_PREFIX)]
 

@@ -15,8 +15,8 @@ from click.testing import CliRunner
 from batchwright import ModelOutput, Request, SamplingParams, VirtualClock
 from batchwright.assembly import Assembly
 from batchwright.config import load_config
-from batchwright_plugins.command.group import main
-from batchwright_plugins.command.prompt_file import read_prompts
+from batchwright_cli.main import main
+from batchwright_engine.answering.prompt_file import read_prompts
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"

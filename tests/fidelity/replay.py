@@ -20,8 +20,8 @@ from typing import Any
 
 from attrs import frozen
 
-from batchwright.metrics import mean, percentile
-from batchwright_plugins.command.simulated_run import SimulatedRun
+from batchwright_lab.simulation.simulated_run import SimulatedRun
+from batchwright_plugins.metrics import mean, percentile
 
 RUNS = Path(__file__).parent / "runs"
 SETTINGS: dict[str, dict[str, int]] = {

@@ -37,7 +37,7 @@ policy = "priority"
 max_num_seqs = 4
 
 [policy.priority]
-displaces = true
+preempts = true
 
 [kv]
 block_size = 16
@@ -188,7 +188,7 @@ def log() -> bytes:
 
 
 def _simulate(folder: str, *more: str) -> None:
-    from batchwright_plugins.command.group import main
+    from batchwright_cli.main import main
 
     options = {
         "kv.num_blocks": 8,
@@ -206,8 +206,8 @@ def _simulate(folder: str, *more: str) -> None:
 def cell() -> bytes:
     """A cell of a comparison."""
     from batchwright.config import Config
-    from batchwright_plugins.command.comparison.cell import Cell
-    from batchwright_plugins.command.comparison.cell_run import run_cell
+    from batchwright_lab.comparison.cell import Cell
+    from batchwright_lab.comparison.cell_run import run_cell
 
     table = {
         "simulation": {"workload": "poisson"},

@@ -15,19 +15,19 @@ from attrs import frozen
 
 from batchwright import ConfigError, SamplingParams, VirtualClock
 from batchwright.assembly import Assembly
-from batchwright.chat import normalize_messages
 from batchwright.config import Config, load_config
 from batchwright.plugin_manager import PluginManager
 from batchwright.protocols import StepShape
-from batchwright_plugins.command.calibration import calibrate
-from batchwright_plugins.command.chosen_workload import choose_workload
-from batchwright_plugins.command.comparison.archive import Archive
-from batchwright_plugins.command.comparison.outcome import measure
-from batchwright_plugins.command.comparison.targets import Targets
-from batchwright_plugins.command.explain import ExplainCommand
-from batchwright_plugins.command.prompt_file import read_prompts
-from batchwright_plugins.command.replayed_run import ReplayedRun
-from batchwright_plugins.command.timeline import TimelineCommand
+from batchwright_cli.commands.explain import ExplainCommand
+from batchwright_cli.commands.timeline import TimelineCommand
+from batchwright_engine.answering.prompt_file import read_prompts
+from batchwright_engine.chat import normalize_messages
+from batchwright_lab.calibration.calibration import calibrate
+from batchwright_lab.comparison.archive import Archive
+from batchwright_lab.comparison.outcome import measure
+from batchwright_lab.comparison.targets import Targets
+from batchwright_lab.replay.replayed_run import ReplayedRun
+from batchwright_lab.workload.chosen_workload import choose_workload
 
 from . import samples
 

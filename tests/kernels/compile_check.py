@@ -16,8 +16,8 @@ from triton.compiler import ASTSource
 
 from batchwright.protocols.attention import LayerCall
 from batchwright.testing.attention import Case, Shape, make_batch
-from batchwright_plugins.attention import triton_attention
-from batchwright_plugins.attention.triton_attention import TritonPagedAttention
+from batchwright_engine.attention import triton_attention
+from batchwright_engine.attention.triton_attention import TritonPagedAttention
 
 TARGETS = (80, 90)
 _NAMES = {torch.float32: "*fp32", torch.float16: "*fp16", torch.bfloat16: "*bf16"}

@@ -1,6 +1,6 @@
 """Attention kernels against dense attention in float64: small here, at full size on CUDA.
 
-Not collected by itself: ``tests/plugins/attention/test_kernels.py`` runs it in a process
+Not collected by itself: ``tests/engine/attention/test_kernels.py`` runs it in a process
 of its own under Triton's interpreter, and ``make gpu-check`` on a GPU.
 """
 
@@ -16,7 +16,7 @@ import pytest
 import torch
 from attrs import evolve
 
-from batchwright import Engine, SamplingParams
+from batchwright import SamplingParams
 from batchwright.protocols.attention import LayerCall
 from batchwright.testing.attention import (
     Case,
@@ -27,11 +27,12 @@ from batchwright.testing.attention import (
     make_batch,
 )
 from batchwright.testing.conformance import AttentionConformance
-from batchwright_plugins.attention.deferred import DeferredAttention
-from batchwright_plugins.attention.torch_paged import TorchAttention, TorchAttentionOptions
-from batchwright_plugins.attention.torch_varlen import TorchVarlenAttention
-from batchwright_plugins.attention.triton_paged import TritonAttention, TritonAttentionOptions
-from batchwright_plugins.attention.xformers_paged import XformersAttention, XformersAttentionOptions
+from batchwright_engine import Engine
+from batchwright_engine.attention.deferred import DeferredAttention
+from batchwright_engine.attention.torch_paged import TorchAttention, TorchAttentionOptions
+from batchwright_engine.attention.torch_varlen import TorchVarlenAttention
+from batchwright_engine.attention.triton_paged import TritonAttention, TritonAttentionOptions
+from batchwright_engine.attention.xformers_paged import XformersAttention, XformersAttentionOptions
 
 IS_SMALL = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cpu" if IS_SMALL else "cuda"
@@ -259,7 +260,7 @@ if IS_SMALL:
         """Which keys, in which order, under which mask; the kernel needs CUDA."""
         from xformers.ops import fmha
 
-        from batchwright_plugins.attention import xformers_attention
+        from batchwright_engine.attention import xformers_attention
 
         monkeypatch.setattr(xformers_attention, "_has_dense_kernel", lambda: True)
         monkeypatch.setattr(fmha, "memory_efficient_attention_forward", dense_stand_in)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from batchwright_plugins.executor.cpu_threads import quiet_openmp
+from batchwright_engine.executor.cpu_threads import quiet_openmp
 
 # Before any test module imports torch: threads that spin while they wait make tests ten
 # times slower on a machine that has other work to do.

@@ -15,9 +15,9 @@ from batchwright.config import Config
 from batchwright.plugin_manager import PluginManager
 from batchwright.protocols import Arrival, Observer, Workload
 from batchwright.testing import make_plugin
-from batchwright_plugins.command.arriving import Arriving
-from batchwright_plugins.command.caps import Caps
-from batchwright_plugins.command.simulation import Simulation
+from batchwright_lab.simulation.arriving import Arriving
+from batchwright_lab.simulation.caps import Caps
+from batchwright_lab.simulation.simulation import Simulation
 
 STEP = {"base": 0.02, "per_token": 1e-4, "per_context_token": 1e-7, "per_attention": 0.0}
 """A step: 20 ms, 0.1 ms a token; 2048 tokens take 225 ms."""

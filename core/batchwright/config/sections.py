@@ -83,7 +83,7 @@ class SchedulerSection:
         estimator: Estimator of step times, for components that ask.
         pipeline_depth: Steps that may be planned before the first of them is done; over 1,
             one is computed while the next is planned, if the executor can.
-        max_displacements: Times that a request yields because the policy wishes; then it
+        max_policy_preemptions: Times that a request yields because the policy wishes; then it
             is immune.
         group_time_to_live: Time that a group is remembered after its last request.
         scan_window: Waiting requests that one step may pass over because a gate skipped
@@ -127,7 +127,7 @@ class SchedulerSection:
     predictor: str = defaults.DEFAULT_PREDICTOR
     estimator: str = defaults.DEFAULT_ESTIMATOR
     pipeline_depth: int = option(1, unit="steps", ge=1)
-    max_displacements: int = option(3, ge=0)
+    max_policy_preemptions: int = option(3, ge=0)
     group_time_to_live: float = option(600.0, unit="seconds", ge=0)
     scan_window: int = option(64, unit="requests", ge=1)
     backfill: int = option(0, unit="requests", ge=0)
@@ -254,7 +254,7 @@ class PluginsSection:
         load: Single-file plugins: paths of .py files, relative to the TOML file.
         disable: Plugins or distributions that are left out, by name.
         accept_degraded: Capabilities that the host may honour in part; see
-            ``batchwright plugins --host``.
+            ``batchwright plugins --runtime``.
     """
 
     load: tuple[str, ...] = ()

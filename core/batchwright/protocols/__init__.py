@@ -2,11 +2,11 @@
 
 from batchwright.protocols.attention import AttentionBackend
 from batchwright.protocols.command import Command
-from batchwright.protocols.component import Component, Hosted, Lifecycle
+from batchwright.protocols.component import Component, Lifecycle, Subcomponent
 from batchwright.protocols.control import Caps, Control
 from batchwright.protocols.estimator import Estimator, StepShape
 from batchwright.protocols.executor import Executor, ModelInfo, ModelSettings, Tokenizer, Truth
-from batchwright.protocols.feature import ExecutorHalf, Feature, Part
+from batchwright.protocols.feature import Feature, FeatureComponent, WorkerSide
 from batchwright.protocols.gate import Gate
 from batchwright.protocols.kv import Eviction, Hasher, KVManager, Need, PrefixHit
 from batchwright.protocols.limit import Limit
@@ -28,7 +28,6 @@ __all__ = [
     "Estimator",
     "Eviction",
     "Executor",
-    "ExecutorHalf",
     "Feature",
     "Gate",
     "Hasher",
@@ -50,5 +49,6 @@ __all__ = [
     "Tokenizer",
     "Truth",
     "Victim",
+    "WorkerSide",
     "Workload",
 ]

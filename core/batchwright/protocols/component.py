@@ -18,7 +18,7 @@ class NoOptions:
 
 
 @frozen
-class Hosted:
+class Subcomponent:
     """A component that is made for another one, which decides when it is asked.
 
     It is built like any other, with a context and a slot of ``request.state`` of its own,
@@ -52,7 +52,7 @@ class Component(ABC):
 
     name: ClassVar[str] = ""
     Options: ClassVar[type] = NoOptions
-    hosts: ClassVar[Mapping[str, Hosted]] = {}
+    hosts: ClassVar[Mapping[str, Subcomponent]] = {}
     """Components that are made for this one, by the name under which ``ctx.parts`` has them."""
     idle_methods: Collection[str] = ()
 

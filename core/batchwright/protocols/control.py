@@ -48,8 +48,8 @@ class Control(Component, Lifecycle):
         """
         return None
 
-    def on_mark(self, request: RequestView, payload: Any) -> None:
-        """A position asked for with ``ctx.mark`` has been computed.
+    def on_tokens(self, request: RequestView, payload: Any) -> None:
+        """A position asked for with ``ctx.call_at_tokens`` has been computed.
 
         Cost class: event.
         """

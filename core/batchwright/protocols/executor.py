@@ -17,7 +17,7 @@ from batchwright.messages import Leap, LeapOutput, ModelOutput, NewRequestData, 
 from batchwright.phases import Phases
 from batchwright.protocols.attention import AttentionBackend
 from batchwright.protocols.component import Component
-from batchwright.protocols.feature import ExecutorHalf
+from batchwright.protocols.feature import WorkerSide
 
 
 class Tokenizer(Protocol):
@@ -34,7 +34,7 @@ class Tokenizer(Protocol):
         left open and continued.
 
         Args:
-            messages: ``role`` and ``content``, texts; as ``batchwright.chat`` normalizes them,
+            messages: ``role`` and ``content``, texts; as ``batchwright_engine.chat`` normalizes them,
                 ``name``, ``tool_call_id``, ``reasoning_content`` and ``tool_calls`` beside.
         """
         ...
@@ -163,12 +163,12 @@ class Executor(Component):
 
     def __init__(self, options: Any, ctx: Context) -> None:
         super().__init__(options, ctx)
-        self._halves: dict[str, ExecutorHalf] = {}
+        self._halves: dict[str, WorkerSide] = {}
         self._untaken: dict[str, str] = {}
         """Reasons, by request that could not be taken up, until it is told that it ended."""
         self.phases = Phases(MonotonicClock())
 
-    def install(self, name: str, half: ExecutorHalf | None) -> None:
+    def install(self, name: str, half: WorkerSide | None) -> None:
         """Take up a feature's half; called before the first plan, once a feature."""
         if half is not None:
             self._halves[name] = half
@@ -179,7 +179,7 @@ class Executor(Component):
         return None
 
     @property
-    def has_halves(self) -> bool:
+    def has_worker_sides(self) -> bool:
         """Whether features listen here: they may have something to say after any plan."""
         return bool(self._halves)
 

@@ -13,7 +13,7 @@ from batchwright.request_view import RequestView
 
 
 @frozen
-class Part:
+class FeatureComponent:
     """A component that belongs to a feature.
 
     Args:
@@ -26,10 +26,10 @@ class Part:
     options: dict[str, Any] = Factory(dict)
 
 
-class ExecutorHalf:
+class WorkerSide:
     """What a feature does where the model is computed.
 
-    It is made by ``Feature.executor_half`` and may live in another process, or on another
+    It is made by ``Feature.worker_side`` and may live in another process, or on another
     thread (``Executor.runs_in_background``): it sees plans and answers, nothing of the
     scheduler.
     """
@@ -61,16 +61,16 @@ class Feature(Component, Lifecycle):
     through ``Request.features[name]``; one that speaks to a feature that is not
     configured is refused.
 
-    Faults: an exception in ``check`` refuses the request; one in ``say``,
-    ``hear`` or ``on_restart`` is counted, and several in a row end the run with
+    Faults: an exception in ``check`` refuses the request; one in ``build_metadata``,
+    ``update_from_worker`` or ``on_restart`` is counted, and several in a row end the run with
     PluginError. An exception in the executor half is a failure of the step.
     """
 
-    def contents(self) -> Sequence[Part]:
+    def components(self) -> Sequence[FeatureComponent]:
         """The components that belong to it. Called once, before they are built."""
         return ()
 
-    def executor_half(self) -> ExecutorHalf | None:
+    def worker_side(self) -> WorkerSide | None:
         """Make the half that works where the model is computed. Called once."""
         return None
 
@@ -81,14 +81,14 @@ class Feature(Component, Lifecycle):
         """
         return None
 
-    def say(self, plan: SchedulerOutput) -> Any:
+    def build_metadata(self, plan: SchedulerOutput) -> Any:
         """What the executor half is told with a plan; None: nothing.
 
         Cost class: step.
         """
         return None
 
-    def hear(self, extra: Any) -> None:
+    def update_from_worker(self, extra: Any) -> None:
         """What the executor half answered; called only if it did.
 
         Cost class: step.
@@ -97,7 +97,7 @@ class Feature(Component, Lifecycle):
     def on_restart(self) -> None:
         """The executor failed: what was said with plans in flight will not be answered.
 
-        A request that is parked until an answer comes must be woken (``ctx.notify``), or asked
+        A request that is parked until an answer comes must be woken (``ctx.signal``), or asked
         for again with the next plan.
 
         Cost class: event.

@@ -22,10 +22,10 @@ class Gate(Component, Lifecycle):
     Allowed answers, and what each does: see ``batchwright.verdicts``.
 
     Faults: an exception, or an answer that is no Verdict, ends the request that was
-    asked about with FINISHED_ERROR; in ``scan`` the step goes on as if it were open.
+    asked about with FINISHED_ERROR; in ``open`` the step goes on as if it were open.
     """
 
-    def submit(self, request: RequestView) -> Verdict:
+    def pre_enqueue(self, request: RequestView) -> Verdict:
         """Judge a request when it arrives.
 
         ADMIT, Reject (add_request raises RequestRefusedError) or Park; a Skip or Stop
@@ -35,7 +35,7 @@ class Gate(Component, Lifecycle):
         """
         return ADMIT
 
-    def scan(self, view: StepView) -> bool:
+    def open(self, view: StepView) -> bool:
         """Whether anybody may be admitted in this step.
 
         Called once a step in which something waits and could be admitted.
@@ -44,14 +44,14 @@ class Gate(Component, Lifecycle):
         """
         return True
 
-    def candidate(self, request: RequestView, view: StepView) -> Verdict:
+    def pre_filter(self, request: RequestView, view: StepView) -> Verdict:
         """Judge the next request before its prefix is looked up. Keep it cheap.
 
         Cost class: candidate.
         """
         return ADMIT
 
-    def sized(self, request: RequestView, need: Need, hit: PrefixHit, view: StepView) -> Verdict:
+    def filter(self, request: RequestView, need: Need, hit: PrefixHit, view: StepView) -> Verdict:
         """Judge the next request when it is known what it needs.
 
         Args:
@@ -64,8 +64,8 @@ class Gate(Component, Lifecycle):
         """
         return ADMIT
 
-    def on_alarm(self, payload: Any) -> None:
-        """A time asked for with ``ctx.alarm`` has come.
+    def on_timer(self, payload: Any) -> None:
+        """A time asked for with ``ctx.call_at`` has come.
 
         Cost class: event.
         """

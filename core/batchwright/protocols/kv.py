@@ -46,7 +46,7 @@ class Need(NamedTuple):
 class KVManager(Component, Lifecycle):
     """Blocks: look up, allocate, free. One for the scheduler; chosen by ``kv.manager``.
 
-    ``num_blocks`` and ``block_size`` come from ``ctx.limits``. Every method leaves
+    ``num_blocks`` and ``block_size`` come from ``ctx.sizes``. Every method leaves
     the manager as it was when it answers None or raises. The manager never writes to
     a request.
 
@@ -173,7 +173,7 @@ class KVManager(Component, Lifecycle):
         """
 
     @abstractmethod
-    def release(self, block_ids: Sequence[int]) -> None:
+    def free(self, block_ids: Sequence[int]) -> None:
         """Return detached blocks to the pool; cached ones stay findable."""
 
     def free(self, request: RequestView) -> None:

@@ -22,7 +22,7 @@ class Limit(Component, Lifecycle):
     request is left out of the scan, and a step costs what runs."""
 
     @abstractmethod
-    def grant(self, request: RequestView, num_tokens: int, view: StepView) -> int:
+    def max_tokens(self, request: RequestView, num_tokens: int, view: StepView) -> int:
         """Bound a grant.
 
         Args:

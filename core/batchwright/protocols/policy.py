@@ -9,7 +9,7 @@ from batchwright.context import Context
 from batchwright.protocols.component import Component, Lifecycle
 from batchwright.queues import KeyedQueue, WaitingQueue
 from batchwright.request_view import RequestView
-from batchwright.verdicts import Pause, Release
+from batchwright.verdicts import Preempt
 
 if TYPE_CHECKING:
     from batchwright.step_view import StepView
@@ -72,21 +72,21 @@ class SchedulingPolicy(Component, Lifecycle):
         """
         return 0
 
-    def yield_running(self, view: StepView) -> Iterable[Pause | Release]:
+    def running_to_preempt(self, view: StepView) -> Iterable[Preempt]:
         """Name running requests that pause, or release their blocks, for those that wait.
 
         Called at the beginning of a step if requests wait and something has changed
         since the last call: an arrival, an end, an admission, a preemption, a mark, an
         alarm, a notice. A request that yields returns to the queue and is not admitted again in
-        the same step; ``scheduler.max_displacements`` bounds how often a request yields
-        in its life (``request.num_displacements``). Others are admitted in the same step
+        the same step; ``scheduler.max_policy_preemptions`` bounds how often a request yields
+        in its life (``request.num_policy_preemptions``). Others are admitted in the same step
         as far as there is room; ``self.queue.first(n)`` are those that come next.
 
         Cost class: event.
         """
         return ()
 
-    def displaces(self, waiting: RequestView, running: RequestView) -> bool:
+    def preempts(self, waiting: RequestView, running: RequestView) -> bool:
         """Whether the head of the queue may take a running request's place.
 
         Called when the head finds no seat (and something has changed since it found none)
@@ -105,20 +105,20 @@ class SchedulingPolicy(Component, Lifecycle):
         """The account that pays for this request, e.g. ``request.client``.
 
         Called once a request, when it is added. If it is overridden the core keeps
-        ``ctx.ledger[account]`` for the policy to read.
+        ``ctx.usage[account]`` for the policy to read.
 
         Cost class: event.
         """
         return None
 
-    def on_mark(self, request: RequestView, payload: Any) -> None:
-        """A position asked for with ``ctx.mark`` has been computed.
+    def on_tokens(self, request: RequestView, payload: Any) -> None:
+        """A position asked for with ``ctx.call_at_tokens`` has been computed.
 
         Cost class: event.
         """
 
-    def on_alarm(self, payload: Any) -> None:
-        """A time asked for with ``ctx.alarm`` has come.
+    def on_timer(self, payload: Any) -> None:
+        """A time asked for with ``ctx.call_at`` has come.
 
         Cost class: event.
         """

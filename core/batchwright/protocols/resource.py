@@ -35,7 +35,7 @@ class Resource(Component, Lifecycle):
         """
 
     @abstractmethod
-    def release(self, request: RequestView) -> None:
+    def unreserve(self, request: RequestView) -> None:
         """Give back what ``reserve`` took. Called once for each success of it.
 
         Cost class: event.
@@ -44,7 +44,7 @@ class Resource(Component, Lifecycle):
     def waits_for(self, request: RequestView) -> str | None:
         """The key that is released when ``reserve`` could succeed, or None.
 
-        With a key the request leaves the scan until ``ctx.release(key)`` and those
+        With a key the request leaves the scan until ``ctx.signal(key)`` and those
         behind it are looked at; with None it ends the scan like missing blocks.
 
         Cost class: candidate (only after ``reserve`` answered False).

@@ -105,17 +105,17 @@ class Draft:
             if cap is not None:
                 setattr(self, name, min(getattr(self, name), cap))
 
-    def allowance(self, debt: int) -> int:
+    def allowance(self, num_new_tokens: int) -> int:
         """What a debt may get of the budget that is left."""
-        if debt > 1:
-            return min(debt, self.num_tokens_left, self.num_prefill_tokens_left)
-        return min(debt, self.num_tokens_left)
+        if num_new_tokens > 1:
+            return min(num_new_tokens, self.num_tokens_left, self.num_prefill_tokens_left)
+        return min(num_new_tokens, self.num_tokens_left)
 
-    def running_allowance(self, debt: int) -> int:
+    def running_allowance(self, num_new_tokens: int) -> int:
         """What the debt of a running request may get of the budget that is left."""
-        if debt > 1:
-            return self.allowance(debt)
-        return min(self.allowance(debt), self.num_decode_tokens_left)
+        if num_new_tokens > 1:
+            return self.allowance(num_new_tokens)
+        return min(self.allowance(num_new_tokens), self.num_decode_tokens_left)
 
     def lift_decode_cap(self) -> bool:
         """Let running requests that owe one token have it after all.
@@ -138,15 +138,15 @@ class Draft:
         self.num_tokens_left -= len(tokens)
         self.num_decode_tokens_left -= len(tokens)
 
-    def grant(self, request: Request, num_tokens: int, debt: int) -> None:
+    def grant(self, request: Request, num_tokens: int, num_new_tokens: int) -> None:
         """Grant tokens to a request that was visited."""
         request_id = request.request_id
         self.tokens[request_id] = num_tokens
-        self.debts[request_id] = debt
-        if num_tokens < debt:
+        self.debts[request_id] = num_new_tokens
+        if num_tokens < num_new_tokens:
             self.unfinished[request_id] = request
         self.num_tokens_left -= num_tokens
-        if debt > 1:
+        if num_new_tokens > 1:
             self.num_prefill_tokens_left -= num_tokens
         else:
             self.num_decode_tokens_left -= num_tokens

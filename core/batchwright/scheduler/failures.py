@@ -87,7 +87,7 @@ class Failures:
         Returns:
             Whether the fault is its own: not if it was computed from blocks that are void.
         """
-        size = self._state.limits.block_size
+        size = self._state.sizes.block_size
         own = [table for request_id, table in tables if request_id == name]
         if any(not void.keys().isdisjoint(table[: starts[name] // size]) for table in own):
             return False

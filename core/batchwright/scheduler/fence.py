@@ -67,7 +67,7 @@ class Fence:
         block_ids = self._kv.detach(request.view)
         flight = self.last_flight(request) if block_ids else None
         if flight is None:
-            self._kv.release(block_ids)
+            self._kv.free(block_ids)
         else:
             held = self._held.setdefault(flight.plan.step_id, [])
             held.append((request.request_id, block_ids))
@@ -81,7 +81,7 @@ class Fence:
         """
         returned = self._held.pop(step_id, [])
         for _, block_ids in returned:
-            self._kv.release(block_ids)
+            self._kv.free(block_ids)
         return returned
 
     def tables(self) -> Iterator[tuple[str, list[int]]]:

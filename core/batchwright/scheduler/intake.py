@@ -10,7 +10,7 @@ from batchwright.sampling_params import SamplingParams
 from batchwright.scheduler.departures import Departures
 from batchwright.scheduler.faults import RequestFault
 from batchwright.scheduler.state import State
-from batchwright.verdicts import Admit, Park, Reject
+from batchwright.verdicts import Admit, Reject, Wait
 
 
 class Intake:
@@ -21,7 +21,7 @@ class Intake:
         self._departures = departures
         self._sound: SamplingParams | None = None
         self._submitting = tuple(
-            gate for gate in state.components.gates if overrides(gate, "submit")
+            gate for gate in state.components.gates if overrides(gate, "pre_enqueue")
         )
 
     def add(self, request: Request) -> None:
@@ -67,7 +67,7 @@ class Intake:
             if problem is not None:
                 return problem
             self._sound = params
-        num_tokens, longest = request.num_prompt_tokens, state.limits.max_model_len - 1
+        num_tokens, longest = request.num_prompt_tokens, state.sizes.max_model_len - 1
         if num_tokens < 1:
             return "its prompt is empty"
         if num_tokens > longest:
@@ -113,13 +113,13 @@ class Intake:
         state = self._state
         if request.arrival_time is None:
             request.arrival_time = state.clock.now()
-        room = state.limits.max_model_len - request.num_prompt_tokens
+        room = state.sizes.max_model_len - request.num_prompt_tokens
         asked = request.sampling_params.max_tokens
         request.max_tokens = room if asked is None else min(asked, room)
         request.max_total_tokens = request.num_prompt_tokens + request.max_tokens
         request.state.extend([None] * state.num_slots)
 
-    def _submit(self, request: Request) -> tuple[str | None, Park | None]:
+    def _submit(self, request: Request) -> tuple[str | None, Wait | None]:
         """Ask the gates that judge arrivals.
 
         Returns:
@@ -132,18 +132,18 @@ class Intake:
             verdict = self._state.faults.ask_about(
                 request,
                 gate,
-                "submit",
-                check=lambda verdict: isinstance(verdict, Admit | Reject | Park),
-                expected="Admit, Reject or Park",
+                "pre_enqueue",
+                check=lambda verdict: isinstance(verdict, Admit | Reject | Wait),
+                expected="Admit, Reject or Wait",
             )
             if isinstance(verdict, Reject):
                 return f"gate {gate.name!r}: {verdict.reason}", None
-            if isinstance(verdict, Park):
+            if isinstance(verdict, Wait):
                 reason = f"gate {gate.name!r}: {verdict.reason}".rstrip(": ")
-                return None, Park(verdict.key, f"{reason} (parked on {verdict.key!r})")
+                return None, Wait(verdict.key, f"{reason} (waits for {verdict.key!r})")
         return None, None
 
-    def _queue(self, request: Request, park: Park | None) -> None:
+    def _queue(self, request: Request, park: Wait | None) -> None:
         state = self._state
         state.requests[request.request_id] = request
         state.has_changed = True

@@ -40,19 +40,19 @@ class Leaps:
         components, announcer = state.components, state.announcer
         self._is_possible = (
             state.steady.enabled
-            and not state.limits.num_lookahead_tokens
+            and not state.sizes.num_lookahead_tokens
             and overrides(components.kv, "leap")
             and not components.features
             and not any(overrides(control, "caps") for control in components.controls)
             and not announcer.wants("on_step")
             and not announcer.wants("on_outputs")
         )
-        self._caches = state.limits.enable_prefix_caching
+        self._caches = state.sizes.enable_prefix_caching
         policy = components.policy
         self._asks_who_waits = (
-            overrides(policy, "yield_running")
-            or overrides(policy, "displaces")
-            or any(overrides(gate, "scan") for gate in components.gates)
+            overrides(policy, "running_to_preempt")
+            or overrides(policy, "preempts")
+            or any(overrides(gate, "open") for gate in components.gates)
         )
 
     def plan(self, until: float) -> Leap | None:
@@ -99,7 +99,7 @@ class Leaps:
         if self._asks_who_waits:
             return True
         is_full = (
-            num_running >= state.limits.max_num_seqs
+            num_running >= state.sizes.max_num_seqs
             or num_running >= state.settings.max_num_scheduled_tokens
         )
         return not (is_full or state.admission_paused)

@@ -17,7 +17,7 @@ def limited(state: State, request: Request, num_tokens: int) -> int:
             answer = state.faults.ask_about(
                 request,
                 limit,
-                "grant",
+                "max_tokens",
                 num_tokens,
                 state.view,
                 check=lambda answer: type(answer) is int and answer >= 0,

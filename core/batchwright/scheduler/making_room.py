@@ -59,7 +59,7 @@ class MakingRoom:
 
     def can_help(self, newcomer: Request) -> bool:
         """Tell whether others may give blocks, and something changed since none were enough."""
-        may_give = self._state.paused or self._yielding.displaces
+        may_give = self._state.paused or self._yielding.preempts
         return bool(may_give) and self._failed != self._standing(newcomer)
 
     def give_up(self, newcomer: Request) -> None:
@@ -120,7 +120,7 @@ class MakingRoom:
         """
         num_sound = self._num_sound(giving, hit)
         if num_sound < len(hit.block_ids):
-            num_tokens = num_sound * self._state.limits.block_size
+            num_tokens = num_sound * self._state.sizes.block_size
             num_idle = min(hit.num_idle_blocks, num_sound)
             hit = PrefixHit(num_tokens, hit.block_ids[:num_sound], num_idle)
         if not giving.num_blocks or not hit.block_ids:
@@ -192,7 +192,7 @@ class MakingRoom:
         doubtful: set[int] = set()
         for request in (*giving.blocks, *([giving.seat] if giving.seat is not None else ())):
             if request.request_id in state.draft.tokens:
-                first = request.num_computed_tokens // state.limits.block_size
+                first = request.num_computed_tokens // state.sizes.block_size
                 doubtful.update(state.kv.block_ids(request.view)[first:])
         sound = (i for i, block in enumerate(hit.block_ids) if block in doubtful)
         return next(sound, len(hit.block_ids))

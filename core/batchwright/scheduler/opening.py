@@ -27,17 +27,17 @@ class Opening:
             state.room.wake(*state.notices.popleft())
         if state.marks.reached:
             for component, view, payload in state.marks.due():
-                state.call_back(component, "on_mark", view, payload)
+                state.call_back(component, "on_tokens", view, payload)
         if state.alarms.heap:
             for component, payload in list(state.alarms.ring(state.now)):
-                state.call_back(component, "on_alarm", payload)
+                state.call_back(component, "on_timer", payload)
         if state.groups.next_expiry <= state.now:
             state.groups.purge(state.now)
 
     def open_draft(self) -> Draft:
         """Begin a plan under the budget and the controls' caps."""
         state = self._state
-        draft = Draft(state.settings.max_num_scheduled_tokens, state.limits.max_num_seqs)
+        draft = Draft(state.settings.max_num_scheduled_tokens, state.sizes.max_num_seqs)
         for caps in () if state.bypass_choices or not self._controls else self._caps():
             draft.cut(caps)
         return draft

@@ -82,7 +82,7 @@ def _advance(state: State, visited: list[Request]) -> frozenset[str] | None:
         num_tokens = draft.tokens[request.request_id]
         _account_for(request, num_tokens, draft.debts[request.request_id])
         request.num_computed_tokens += num_tokens
-        if pipelined and request.debt <= 0:
+        if pipelined and request.num_new_tokens <= 0:
             request.num_output_placeholders += 1
             sampling.append(request.request_id)
         if request.marks:
@@ -106,7 +106,7 @@ def _count(state: State, num_tokens: int) -> None:
         state.note_used_blocks()
 
 
-def _account_for(request: Request, num_tokens: int, debt: int) -> None:
+def _account_for(request: Request, num_tokens: int, num_new_tokens: int) -> None:
     again = request.high_water - request.num_computed_tokens
     again = min(num_tokens, again) if again > 0 else 0
     request.num_recomputed_tokens += again
@@ -114,7 +114,7 @@ def _account_for(request: Request, num_tokens: int, debt: int) -> None:
     if account is None:
         return
     account.recomputed_tokens += again
-    if debt > 1:
+    if num_new_tokens > 1:
         account.prefill_tokens += num_tokens
     else:
         account.decoded(num_tokens)

@@ -23,7 +23,7 @@ class Results:
         self._departures = departures
         self._failures = Failures(state, departures)
         self._stops_early = state.settings.compat.stops_early
-        self._max_model_len = state.limits.max_model_len
+        self._max_model_len = state.sizes.max_model_len
 
     def commit(self, plan: SchedulerOutput, output: ModelOutput) -> StepOutputs:
         """Commit the oldest plan in flight.
@@ -133,7 +133,7 @@ class Results:
         """Whether a plan reached a request's last known token, so that one is sampled."""
         if flight.sampling is not None:
             return request.request_id in flight.sampling
-        return request.debt <= 0
+        return request.num_new_tokens <= 0
 
     def _append(self, flight: Flight, request: Request, tokens: list[int]) -> list[int]:
         state = self._state
@@ -160,7 +160,7 @@ class Results:
             steady.enabled
             and request not in steady
             and not request.draft_token_ids
-            and request.debt == 1
+            and request.num_new_tokens == 1
             and request.first_token_time is not None  # it may be the last of the prompt
         ):
             steady.join(request)

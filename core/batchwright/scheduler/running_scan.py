@@ -78,7 +78,7 @@ class RunningScan:
         """Grant all steady decodes their token; give blocks to those that need one."""
         state = self._state
         state.draft.carry(state.steady.columns.ones.copy())
-        if state.limits.num_lookahead_tokens:
+        if state.sizes.num_lookahead_tokens:
             for request in dict.fromkeys(growing + filling):
                 self._allocate(request, 1)
         elif growing or filling:
@@ -115,10 +115,10 @@ class RunningScan:
         """
         state = self._state
         self._trim_drafts(request)
-        debt = request.debt
-        num_tokens = self._grant(request, debt)
+        num_new_tokens = request.num_new_tokens
+        num_tokens = self._grant(request, num_new_tokens)
         if num_tokens <= 0:
-            if debt > 1:
+            if num_new_tokens > 1:
                 state.draft.unfinished[request.request_id] = request
             return True
         if state.to_end and self._departures.has_to_end(request):
@@ -135,29 +135,29 @@ class RunningScan:
                 state.to_end and self._departures.has_to_end(request)
             ):
                 return True
-            num_tokens = min(num_tokens, request.debt)
+            num_tokens = min(num_tokens, request.num_new_tokens)
             block_ids = self._allocate(request, num_tokens)
-        state.draft.grant(request, num_tokens, debt)
+        state.draft.grant(request, num_tokens, num_new_tokens)
         self._plan_drafts(request, num_tokens)
         if state.to_end:
             self._departures.has_to_end(request)  # no other request counts on its blocks yet
         return True
 
-    def _grant(self, request: Request, debt: int) -> int:
+    def _grant(self, request: Request, num_new_tokens: int) -> int:
         """Tokens that one request may get; its last token is never computed."""
         state = self._state
         room = request.max_total_tokens - 1 - request.num_computed_tokens
-        num_tokens = min(state.draft.running_allowance(debt), room)
+        num_tokens = min(state.draft.running_allowance(num_new_tokens), room)
         return limited(state, request, num_tokens) if num_tokens > 0 else 0
 
     def _allocate(self, request: Request, num_tokens: int) -> list[int] | None:
         """Get slots for a grant; new blocks go into the plan."""
         state = self._state
         computed = request.num_computed_tokens + num_tokens
-        lookahead = state.limits.num_lookahead_tokens
+        lookahead = state.sizes.num_lookahead_tokens
         block_ids = state.allocate(
             request,
-            min(computed + lookahead, state.limits.max_model_len) if lookahead else computed,
+            min(computed + lookahead, state.sizes.max_model_len) if lookahead else computed,
             min(computed, request.num_tokens),
         )
         if block_ids is None and lookahead and not state.fits_pool(computed + lookahead):
@@ -176,7 +176,7 @@ class RunningScan:
         """
         state = self._state
         if request.draft_token_ids and not state.fits_pool(
-            request.num_computed_tokens + request.debt
+            request.num_computed_tokens + request.num_new_tokens
         ):
             request.draft_token_ids = []
             return True

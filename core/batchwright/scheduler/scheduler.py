@@ -11,7 +11,7 @@ from typing import Any
 
 from batchwright import snapshot
 from batchwright.clock import Clock
-from batchwright.context import EngineLimits
+from batchwright.context import Sizes
 from batchwright.exceptions import OUTSIDE, StepError
 from batchwright.messages import Leap, LeapOutput, ModelOutput, SchedulerOutput, StepOutputs
 from batchwright.protocols import KVManager
@@ -59,7 +59,7 @@ class Scheduler:
         self,
         components: Components,
         settings: SchedulerSettings,
-        limits: EngineLimits,
+        limits: Sizes,
         clock: Clock,
         stopwatch: Clock | None = None,
     ) -> None:
@@ -140,7 +140,7 @@ class Scheduler:
                 self._running_scan.run()
             plan = commit_plan(state)
             for feature in state.components.features:
-                said = state.call_back(feature, "say", plan)
+                said = state.call_back(feature, "build_metadata", plan)
                 if said is not None:
                     plan.extras[feature.name] = said
             self._guard.after_step(plan)
@@ -177,7 +177,7 @@ class Scheduler:
             outputs = self._results.commit(plan, output)
             for feature in state.components.features if output.extras else ():
                 if feature.name in output.extras:
-                    state.call_back(feature, "hear", output.extras[feature.name])
+                    state.call_back(feature, "update_from_worker", output.extras[feature.name])
             if self._tells_outputs:
                 state.announcer.tell("on_outputs", outputs)
         except BaseException as error:
@@ -283,7 +283,7 @@ class Scheduler:
         self._state.give_notice("notify", key)
 
     def release(self, key: str) -> None:
-        """Bring back, at the next step, the requests that are skipped until a key.
+        """Bring back, at the next step, the requests that are deferred until a key.
 
         From any thread; an engine that sleeps wakes up.
         """
@@ -369,8 +369,8 @@ class Scheduler:
         return self._state.components
 
     @property
-    def limits(self) -> EngineLimits:
-        return self._state.limits
+    def limits(self) -> Sizes:
+        return self._state.sizes
 
     @property
     def clock(self) -> Clock:
@@ -407,7 +407,7 @@ class Scheduler:
         return self._state.bell
 
     @property
-    def next_alarm(self) -> float | None:
+    def next_timer(self) -> float | None:
         """Seconds on the clock at which a component wants to be called, or None."""
         return self._state.alarms.next_time
 

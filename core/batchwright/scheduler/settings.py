@@ -14,7 +14,7 @@ class SchedulerSettings:
     Args:
         max_num_scheduled_tokens: Tokens granted in a step at most.
         pipeline_depth: Plans that may be in flight at once.
-        max_displacements: Times that a request yields voluntarily; then it is immune.
+        max_policy_preemptions: Times that a request yields voluntarily; then it is immune.
         group_time_to_live: Seconds that a group is remembered after its last request.
         scan_window: Waiting requests that a scan may pass over without a key.
         backfill: Waiting requests without room that a scan may pass over.
@@ -29,7 +29,7 @@ class SchedulerSettings:
 
     max_num_scheduled_tokens: int
     pipeline_depth: int = 1
-    max_displacements: int = 3
+    max_policy_preemptions: int = 3
     group_time_to_live: float = 600.0
     scan_window: int = 64
     backfill: int = 0

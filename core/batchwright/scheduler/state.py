@@ -8,7 +8,7 @@ from typing import Any
 
 from batchwright.calendar import Alarms, Epoch
 from batchwright.clock import Clock
-from batchwright.context import EngineLimits
+from batchwright.context import Sizes
 from batchwright.counts import Counts
 from batchwright.groups import Groups
 from batchwright.ledger import Ledger
@@ -54,7 +54,7 @@ class State:
         self,
         components: Components,
         settings: SchedulerSettings,
-        limits: EngineLimits,
+        limits: Sizes,
         clock: Clock,
         stopwatch: Clock,
     ) -> None:

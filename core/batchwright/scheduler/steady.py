@@ -132,7 +132,7 @@ class SteadyDecodes:
         """
         if not self._others:
             return False
-        debts = [request.debt for request in self._others.values()]
+        debts = [request.num_new_tokens for request in self._others.values()]
         # A grant reaches into at most one block more than it fills, before and after.
         slots = sum(debts) + len(debts) * self._num_lookahead_tokens
         most_blocks = slots // self._block_size + 2 * len(debts)
@@ -211,5 +211,5 @@ class SteadyDecodes:
     def _take_back(self) -> None:
         """Remove new tokens from those that have got theirs already."""
         for request in self.columns.requests:
-            if request.debt:
+            if request.num_new_tokens:
                 request.token_ids.pop()

@@ -1,4 +1,4 @@
-"""Where requests wait: in the policy's queue, skipped until a key, parked on one."""
+"""Where requests wait: in the policy's queue, deferred until a key, parked on one."""
 
 from __future__ import annotations
 
@@ -91,18 +91,18 @@ class WaitingRoom:
         request.waiting_reason = "preempted"
 
     def park(self, request: Request, key: str, reason: str) -> None:
-        """Put a queued request aside until ``notify(key)``."""
+        """Put a queued request aside until ``signal(key)``."""
         self._put_aside(request, "notify", key)
         request.status = RequestStatus.PARKED
         self._note(request, reason or f"parked on {key!r}")
         self.num_parked += 1
 
     def skip(self, request: Request, key: str, reason: str, *, is_short: bool = False) -> None:
-        """Put a queued request aside until ``release(key)``; short ones lack a resource."""
+        """Put a queued request aside until ``signal(key)``; short ones lack a resource."""
         self._put_aside(request, "release", key)
         if is_short:
             self._short[request.request_id] = None
-        self._note(request, reason or f"skipped until {key!r}")
+        self._note(request, reason or f"deferred until {key!r}")
 
     def pass_over(self, request: Request, reason: str) -> None:
         """Take a queued request out of this scan only."""
@@ -122,7 +122,7 @@ class WaitingRoom:
         self._passed_over.clear()
 
     def wake(self, notice: str, key: str) -> int:
-        """Bring back what waits for ``notify(key)`` or ``release(key)``.
+        """Bring back what waits for ``signal(key)`` or ``signal(key)``.
 
         Returns:
             How many came back; an unknown or repeated key brings none.
@@ -135,7 +135,7 @@ class WaitingRoom:
         return len(waiting)
 
     def wake_all_skipped(self) -> int:
-        """Bring back everything that was skipped until some key."""
+        """Bring back everything that was deferred until some key."""
         keys = [key for notice, key in self._by_key if notice == "release"]
         return sum(self.wake("release", key) for key in keys)
 

@@ -17,7 +17,7 @@ from batchwright.scheduler.limiting import limited
 from batchwright.scheduler.making_room import Giving, MakingRoom
 from batchwright.scheduler.state import State
 from batchwright.scheduler.yielding import Yielding
-from batchwright.verdicts import Admit, Park, Reject, Skip, Stop, Verdict
+from batchwright.verdicts import Admit, Defer, Reject, Stop, Verdict, Wait
 
 
 @frozen
@@ -74,9 +74,9 @@ class WaitingScan:
             state.settings.max_futile_preemptions, state.settings.compat.num_futile_preemptions
         )
         gates = state.components.gates
-        self._scanning = tuple(gate for gate in gates if overrides(gate, "scan"))
-        self._judging = tuple(gate for gate in gates if overrides(gate, "candidate"))
-        self._sizing = tuple(gate for gate in gates if overrides(gate, "sized"))
+        self._scanning = tuple(gate for gate in gates if overrides(gate, "open"))
+        self._judging = tuple(gate for gate in gates if overrides(gate, "pre_filter"))
+        self._sizing = tuple(gate for gate in gates if overrides(gate, "filter"))
 
     def run(self) -> None:
         """Plan the admissions of this step."""
@@ -128,7 +128,7 @@ class WaitingScan:
         for gate in self._scanning:
             answer = state.faults.ask(
                 gate,
-                "scan",
+                "open",
                 (state.view,),
                 check=lambda answer: isinstance(answer, bool),
                 expected="True (open) or False (closed)",
@@ -142,7 +142,7 @@ class WaitingScan:
         state = self._state
         if state.draft.num_tokens_left <= 0:
             return "the step's token budget is used up"
-        no_seat = len(state.running) >= state.limits.max_num_seqs
+        no_seat = len(state.running) >= state.sizes.max_num_seqs
         if state.draft.num_admissions_left <= 0:
             return _NO_SEAT if no_seat else "a control's cap on admissions is reached"
         self._seat_from = self._yielding.seat_victim() if no_seat else None
@@ -161,7 +161,7 @@ class WaitingScan:
         giving = None if self._seat_from is None else self._room.begin(self._seat_from)
         if self._judging:
             with nullcontext() if giving is None else self._room.supposed(giving):
-                if not self._passes(self._judging, "candidate", request, state.view):
+                if not self._passes(self._judging, "pre_filter", request, state.view):
                     return self._held
         if request.request_id in state.draft.yielded:
             return Held("it yielded in this step", len(state.draft.yielded))
@@ -229,7 +229,7 @@ class WaitingScan:
         if num_tokens <= 0:
             return Held(reason)
         need = self._need(request, hit, self._num_slots(computed + num_tokens))
-        if not self._passes(self._sizing, "sized", request, need, hit, state.view):
+        if not self._passes(self._sizing, "filter", request, need, hit, state.view):
             return self._held
         if need.num_step_blocks > state.view.num_free_blocks:
             return self._without_room(request, "not enough free KV blocks", lacks_blocks=True)
@@ -287,30 +287,32 @@ class WaitingScan:
         reason = f"gate {gate.name!r}: {getattr(verdict, 'reason', '')}".rstrip(": ")
         match verdict:
             case Stop():
-                if phase == "sized":
+                if phase == "filter":
                     # What does not fit may be passed by what does, if so configured.
                     return self._without_room(request, reason, lacks_blocks=True)
                 return Held(reason)
-            case Skip(until=None):
+            case Defer(until=None):
                 return Held(reason, state.settings.scan_window)
-            case Skip(until=str(key)):
-                state.room.skip(request, key, f"{reason} (skipped until {key!r})")
-            case Park(key=str(key)):
-                state.room.park(request, key, f"{reason} (parked on {key!r})")
+            case Defer(until=str(key)):
+                state.room.skip(request, key, f"{reason} (deferred until {key!r})")
+            case Wait(key=str(key)):
+                state.room.park(request, key, f"{reason} (waits for {key!r})")
             case Reject():
                 self._departures.finish(request, RequestStatus.FINISHED_ERROR, reason)
         return None
 
-    def _grant(self, request: Request, debt: int) -> tuple[int, str]:
+    def _grant(self, request: Request, num_new_tokens: int) -> tuple[int, str]:
         """Tokens that a waiting request may get, and why if it gets none."""
         state = self._state
-        num_tokens = limited(state, request, debt) if state.components.limits else debt
+        num_tokens = (
+            limited(state, request, num_new_tokens) if state.components.limits else num_new_tokens
+        )
         if num_tokens <= 0:
             return 0, "a limit allows it no tokens in this step"
         allowance = state.draft.allowance(num_tokens)
         if allowance <= 0:
             return 0, "a control's cap on prefill tokens is reached"
-        if allowance < num_tokens and not state.limits.enable_chunked_prefill:
+        if allowance < num_tokens and not state.sizes.enable_chunked_prefill:
             return 0, "its prompt does not fit into what is left of the step's budget"
         return allowance, ""
 
@@ -334,7 +336,7 @@ class WaitingScan:
 
     def _num_slots(self, num_computed: int) -> int:
         """Positions that need a slot: with lookahead, where the pool has room for it."""
-        limits = self._state.limits
+        limits = self._state.sizes
         slots = min(num_computed + limits.num_lookahead_tokens, limits.max_model_len)
         return slots if self._state.fits_pool(slots) else num_computed
 
@@ -373,7 +375,7 @@ class WaitingScan:
         if key is None:
             self._state.draft.lacks_resource = True
             return self._without_room(request, reason, lacks_blocks=False)
-        self._state.room.skip(request, key, f"{reason} (skipped until {key!r})", is_short=True)
+        self._state.room.skip(request, key, f"{reason} (deferred until {key!r})", is_short=True)
         return None
 
     def _admit(self, request: Request, offer: Offer) -> Held | None:
@@ -388,11 +390,11 @@ class WaitingScan:
         if state.allocate(request, self._num_slots(upto), upto, hit) is None:
             self._departures.release_resources(request)
             return self._without_room(request, "not enough free KV blocks", lacks_blocks=True)
-        debt = request.num_tokens - computed
+        num_new_tokens = request.num_tokens - computed
         request.num_computed_tokens = computed
         table = state.kv.block_ids(request.view)
         was_paused = self._start(request, hit)
-        state.draft.grant(request, num_tokens, debt)
+        state.draft.grant(request, num_tokens, num_new_tokens)
         state.draft.admit(request, table)
         if request.account is not None:
             request.account.cached_tokens += hit.num_tokens

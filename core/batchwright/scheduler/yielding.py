@@ -8,14 +8,14 @@ from batchwright.protocols.component import overrides
 from batchwright.request import Request
 from batchwright.scheduler.departures import Departures
 from batchwright.scheduler.state import State
-from batchwright.verdicts import Pause, Release
+from batchwright.verdicts import Preempt
 
 
 class Yielding:
-    """Carries out what a policy says in ``yield_running`` and ``displaces``.
+    """Carries out what a policy says in ``running_to_preempt`` and ``preempts``.
 
     Guards: no request yields while none waits; one that has yielded does not return in the
-    same step; after ``max_displacements`` a request is immune; one request displaces
+    same step; after ``max_policy_preemptions`` a request is immune; one request displaces
     another only if not also the other way round. A request that is displaced is chosen
     first, and gives way only once it is certain that the newcomer is admitted.
     """
@@ -24,9 +24,9 @@ class Yielding:
         self._state = state
         self._departures = departures
         policy = state.components.policy
-        self._yields = overrides(policy, "yield_running")
-        self.displaces = overrides(policy, "displaces")
-        self._seat_may_be_had = self.displaces
+        self._yields = overrides(policy, "running_to_preempt")
+        self.preempts = overrides(policy, "preempts")
+        self._seat_may_be_had = self.preempts
         self.num_changes = 0
 
     def run(self) -> None:
@@ -36,7 +36,7 @@ class Yielding:
             return
         state.has_changed = False
         self.num_changes += 1
-        self._seat_may_be_had = self.displaces
+        self._seat_may_be_had = self.preempts
         if self._yields:
             self._ask_who_yields()
 
@@ -45,13 +45,13 @@ class Yielding:
         policy, running = state.components.policy, state.view.running
         named = state.faults.ask(
             policy,
-            "yield_running",
+            "running_to_preempt",
             (state.view,),
             check=lambda named: all(
-                isinstance(one, Pause | Release) and one.request in running for one in named
+                isinstance(one, Preempt) and one.request in running for one in named
             ),
-            expected="Pause and Release of running requests",
-            call=lambda view: tuple(policy.yield_running(view)),  # it may be a generator
+            expected="Preempt of running requests",
+            call=lambda view: tuple(policy.running_to_preempt(view)),  # it may be a generator
         )
         for one in named or ():
             if one.request in running:  # it may be named twice
@@ -75,7 +75,7 @@ class Yielding:
             head: The newcomer that would take its place.
             but: Ids of requests that were named before.
         """
-        if not self.displaces or head.request_id in self._state.draft.yielded:
+        if not self.preempts or head.request_id in self._state.draft.yielded:
             return None
         movable = self._movable()
         for request_id in [name for name in movable if name in but]:
@@ -92,19 +92,19 @@ class Yielding:
         tokens of this plan fill blocks that another admission of this plan has adopted.
         """
         state = self._state
-        most, admitted = state.settings.max_displacements, state.draft.admitted
+        most, admitted = state.settings.max_policy_preemptions, state.draft.admitted
         adopted = {block for name in admitted for block in state.draft.tables[name]}
         return {
             request_id: request
             for request_id, request in state.running.items()
-            if request.num_displacements < most
+            if request.num_policy_preemptions < most
             and request_id not in admitted
             and not (adopted and self._fills_any(request, adopted))
         }
 
     def _fills_any(self, request: Request, block_ids: set[int]) -> bool:
         """Tell whether the tokens that this plan grants a request fill one of some blocks."""
-        state, size = self._state, self._state.limits.block_size
+        state, size = self._state, self._state.sizes.block_size
         start = request.num_computed_tokens
         filled = range(
             start // size, (start + state.draft.tokens.get(request.request_id, 0)) // size
@@ -120,7 +120,7 @@ class Yielding:
         one_way, other_way = (
             state.faults.ask(
                 state.components.policy,
-                "displaces",
+                "preempts",
                 (waiting.view, running.view),
                 check=lambda answer: isinstance(answer, bool),
                 expected="True or False",
@@ -137,9 +137,9 @@ class Yielding:
             pause: Whether it keeps its blocks.
         """
         state = self._state
-        if request.num_displacements >= state.settings.max_displacements:
+        if request.num_policy_preemptions >= state.settings.max_policy_preemptions:
             return
-        request.num_displacements += 1
+        request.num_policy_preemptions += 1
         state.draft.yielded[request.request_id] = request
         if pause:
             self._departures.pause(request)

@@ -22,7 +22,7 @@ def check_step(scheduler: Scheduler, plan: SchedulerOutput) -> None:
         InvariantError: One of them does not hold.
     """
     budget = scheduler._state.settings.max_num_scheduled_tokens
-    raise_violations(plan_violations(plan, scheduler.view, scheduler.limits, budget))
+    raise_violations(plan_violations(plan, scheduler.view, scheduler.sizes, budget))
 
 
 def check_idle(scheduler: Scheduler) -> None:

@@ -50,7 +50,7 @@ class Driver:
         depth: int = 1,
         step_time: float = 1.0,
     ) -> None:
-        limits = scheduler.limits
+        limits = scheduler.sizes
         self.scheduler = scheduler
         self.executor = executor or ScriptedExecutor.standalone(
             limits.num_blocks, limits.block_size
@@ -165,7 +165,7 @@ class Driver:
                 self.requests,
                 self.recorder.outputs,
                 self.executor.model,
-                max_model_len=self.scheduler.limits.max_model_len,
+                max_model_len=self.scheduler.sizes.max_model_len,
             )
 
     def _note_ends(self) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import Factory, define, frozen
 
 from batchwright.clock import VirtualClock
-from batchwright.context import Context, EngineLimits
+from batchwright.context import Context, Sizes
 from batchwright.exceptions import InvariantError
 from batchwright.messages import ModelOutput
 from batchwright.option import option
@@ -98,7 +98,7 @@ class ScriptedExecutor(Executor):
             block_size: Tokens a block.
             options: Fields of ``Options``.
         """
-        limits = EngineLimits(
+        limits = Sizes(
             max_num_seqs=1,
             max_num_batched_tokens=1,
             max_model_len=2,

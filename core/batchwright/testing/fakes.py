@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from batchwright.hookspecs import hookimpl
 from batchwright.protocols import Executor, Gate, Limit
 from batchwright.testing.executor import ScriptedExecutor
-from batchwright.verdicts import ADMIT, Park, Skip, Stop, Verdict
+from batchwright.verdicts import ADMIT, Defer, Stop, Verdict, Wait
 
 if TYPE_CHECKING:
     from batchwright.context import Context
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class HintGate(Gate):
     """Does what a request's hints say.
 
-    ``hints = {"park": key}`` parks it until ``notify(key)`` when it arrives; ``"skip":
+    ``hints = {"park": key}`` parks it until ``signal(key)`` when it arrives; ``"skip":
     key`` skips it at every scan until the key is in ``open_keys``; ``"hold": n`` holds
     it back without a key for n looks, ``"stop": n`` ends the scan at it n times.
     """
@@ -30,22 +30,22 @@ class HintGate(Gate):
         self.open_keys: dict[str, None] = {}
 
     def open(self, key: str) -> None:
-        """Let requests pass that are skipped until a key, and release it."""
+        """Let requests pass that are deferred until a key, and release it."""
         self.open_keys[key] = None
-        self.ctx.release(key)
+        self.ctx.signal(key)
 
-    def submit(self, request: RequestView) -> Verdict:
+    def pre_enqueue(self, request: RequestView) -> Verdict:
         key = request.hints.get("park")
-        return ADMIT if key is None else Park(key, "as its hints say")
+        return ADMIT if key is None else Wait(key, "as its hints say")
 
-    def candidate(self, request: RequestView, view: StepView) -> Verdict:
+    def pre_filter(self, request: RequestView, view: StepView) -> Verdict:
         key = request.hints.get("skip")
         if key is not None and key not in self.open_keys:
-            return Skip(until=key, reason="as its hints say")
+            return Defer(until=key, reason="as its hints say")
         looks = request.state[self.ctx.slot] or 0
         request.state[self.ctx.slot] = looks + 1
         if looks < request.hints.get("hold", 0):
-            return Skip(reason=f"look {looks + 1}")
+            return Defer(reason=f"look {looks + 1}")
         if looks < request.hints.get("stop", 0):
             return Stop(f"look {looks + 1}")
         return ADMIT
@@ -57,7 +57,7 @@ class VisitEveryone(Limit):
     name = "visit-everyone"
     affects_decode = True
 
-    def grant(self, request: RequestView, num_tokens: int, view: StepView) -> int:
+    def max_tokens(self, request: RequestView, num_tokens: int, view: StepView) -> int:
         return num_tokens
 
 

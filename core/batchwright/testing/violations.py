@@ -31,7 +31,7 @@ from attrs import frozen
 from batchwright.exceptions import InvariantError
 
 if TYPE_CHECKING:
-    from batchwright.context import EngineLimits
+    from batchwright.context import Sizes
     from batchwright.messages import SchedulerOutput
     from batchwright.step_view import StepView
 
@@ -65,7 +65,7 @@ def raise_violations(violations: Iterable[Violation]) -> None:
 
 
 def plan_violations(
-    plan: SchedulerOutput, view: StepView, limits: EngineLimits, budget: int
+    plan: SchedulerOutput, view: StepView, limits: Sizes, budget: int
 ) -> Iterator[Violation]:
     """Check a plan right after it was made: E3, E5, I1 to I4.
 
@@ -138,7 +138,7 @@ def _column_violations(plan: SchedulerOutput) -> Iterator[Violation]:
 
 
 def _position_violations(
-    plan: SchedulerOutput, view: StepView, limits: EngineLimits
+    plan: SchedulerOutput, view: StepView, limits: Sizes
 ) -> Iterator[Violation]:
     """Whether counts of computed tokens are possible, and backed by blocks."""
     for request in view.running:
@@ -146,9 +146,9 @@ def _position_violations(
         if computed < 0:
             yield Violation("I2", f"{who} has computed {computed} tokens")
         drafts = plan.scheduled_draft_token_ids.get(request.request_id, ())
-        if request.debt + len(drafts) < 0:
+        if request.num_new_tokens + len(drafts) < 0:
             yield Violation(
-                "I2", f"{who} has computed {-request.debt - len(drafts)} tokens too many"
+                "I2", f"{who} has computed {-request.num_new_tokens - len(drafts)} tokens too many"
             )
         num_slots = len(view.block_ids(request)) * limits.block_size
         if computed > num_slots:

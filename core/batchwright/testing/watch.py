@@ -11,7 +11,7 @@ from batchwright.testing.contents import BlockContents
 from batchwright.testing.violations import Violation, plan_violations
 
 if TYPE_CHECKING:
-    from batchwright.context import EngineLimits
+    from batchwright.context import Sizes
     from batchwright.messages import SchedulerOutput, StepOutputs
     from batchwright.request_view import RequestView
     from batchwright.step_view import StepView
@@ -31,7 +31,7 @@ class Watch:
             cannot keep it.
     """
 
-    limits: EngineLimits
+    limits: Sizes
     patience: int = 8
     checks_contents: bool = True
     _tables: dict[str, list[int]] = field(init=False, factory=dict)
@@ -78,7 +78,7 @@ class Watch:
             if request is None or request.finish is not finish:
                 yield Violation("E2", f"request {request_id!r} is told to have ended again")
         # What an observer ends while it looks at these results is told with the next.
-        later = {i: self._untold[i] for i in self._untold if i in view.untold_ends}
+        later = {i: self._untold[i] for i in self._untold if i in view.unreported_ends}
         for request_id in self._untold:
             if request_id not in later:
                 yield Violation("E2", f"the end of request {request_id!r} is not told")
@@ -180,7 +180,7 @@ class Watch:
         """Count steps in which nothing was scheduled though something could be: E6."""
         # A gate may hold the others for what a parked one waits for: no gate is overruled then.
         waits = view.num_running or (view.num_waiting and not view.num_parked)
-        excused = view.is_paused or view.next_alarm is not None or view.num_in_flight > 1
+        excused = view.is_paused or view.next_timer is not None or view.num_in_flight > 1
         self._num_idle = self._num_idle + 1 if plan.is_empty and waits and not excused else 0
         if self._num_idle > self.patience:
             yield Violation(

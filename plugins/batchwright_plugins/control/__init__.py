@@ -1,19 +1,19 @@
 """Step controls."""
 
 from batchwright.hookspecs import hookimpl
-from batchwright.offer import Offer
+from batchwright.lazy_component import LazyComponent
 
 
 @hookimpl
-def batchwright_register_control() -> list[Offer]:
+def batchwright_register_control() -> list[LazyComponent]:
     return [
-        Offer(
+        LazyComponent(
             "concurrent-prefills",
             "batchwright_plugins.control.concurrent_prefills:ConcurrentPrefills",
         ),
-        Offer("decode-first", "batchwright_plugins.control.decode_first:DecodeFirst"),
-        Offer("delay", "batchwright_plugins.control.delay:Delay"),
-        Offer("latency-target", "batchwright_plugins.control.latency_target:LatencyTarget"),
-        Offer("prefill-first", "batchwright_plugins.control.prefill_first:PrefillFirst"),
-        Offer("prefill-share", "batchwright_plugins.control.prefill_share:PrefillShare"),
+        LazyComponent("decode-first", "batchwright_plugins.control.decode_first:DecodeFirst"),
+        LazyComponent("delay", "batchwright_plugins.control.delay:Delay"),
+        LazyComponent("latency-target", "batchwright_plugins.control.latency_target:LatencyTarget"),
+        LazyComponent("prefill-first", "batchwright_plugins.control.prefill_first:PrefillFirst"),
+        LazyComponent("prefill-share", "batchwright_plugins.control.prefill_share:PrefillShare"),
     ]

@@ -52,7 +52,7 @@ class LatencyTarget(PrefillTracker):
         num_decodes = view.num_running - len(self.computing)
         if num_decodes <= 0:
             return None
-        used = (view.num_usable_blocks - view.num_free_blocks) * self.ctx.limits.block_size
+        used = (view.num_usable_blocks - view.num_free_blocks) * self.ctx.sizes.block_size
         decodes = StepShape(num_decodes=num_decodes, decode_context=used)
         longest = max((request.num_computed_tokens for request in self.computing), default=0)
         fitting = self.ctx.estimator.max_tokens(self.options.target, decodes, longest)

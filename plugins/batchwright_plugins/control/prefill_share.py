@@ -40,7 +40,7 @@ class PrefillShare(Control):
     Options = Options
 
     def setup(self) -> None:
-        budget = self.ctx.limits.max_num_batched_tokens
+        budget = self.ctx.sizes.max_num_batched_tokens
         self._caps = Caps(num_prefill_tokens=max(1, int(self.options.share * budget)))
         self._num_decodes = 0
 

@@ -29,9 +29,11 @@ class PrefillTracker(Control):
 
     def on_admit(self, request: RequestView, hit: int, need: int) -> None:
         self.computing[request] = None
-        self.ctx.mark(request, at_computed=request.num_tokens, payload=request.num_tokens)
+        self.ctx.call_at_tokens(
+            request, num_computed_tokens=request.num_tokens, payload=request.num_tokens
+        )
 
-    def on_mark(self, request: RequestView, payload: Any) -> None:
+    def on_tokens(self, request: RequestView, payload: Any) -> None:
         if request.num_computed_tokens >= payload:
             self.computing.pop(request, None)
 

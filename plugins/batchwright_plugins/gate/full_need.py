@@ -27,7 +27,7 @@ class FullNeed(Gate):
 
     name = "full-need"
 
-    def sized(self, request: RequestView, need: Need, hit: PrefixHit, view: StepView) -> Verdict:
+    def filter(self, request: RequestView, need: Need, hit: PrefixHit, view: StepView) -> Verdict:
         wanted, free = need.num_full_blocks, view.num_free_blocks
         if wanted > free:
             return Stop(f"needs {wanted} blocks for its known tokens, {free} are free")

@@ -36,7 +36,7 @@ class PeakMemory(Gate):
 
     name = "peak-memory"
 
-    def sized(self, request: RequestView, need: Need, hit: PrefixHit, view: StepView) -> Verdict:
+    def filter(self, request: RequestView, need: Need, hit: PrefixHit, view: StepView) -> Verdict:
         is_whole = need.num_step_blocks == need.num_full_blocks
         if is_whole and view.num_tokens_left >= request.num_tokens - hit.num_tokens:
             request.state[self.ctx.slot] = view.step_id
@@ -51,7 +51,7 @@ class PeakMemory(Gate):
 
     def peak(self, batch: Sequence[RequestView]) -> int:
         """Blocks that a batch will hold at its fullest moment."""
-        size = self.ctx.limits.block_size
+        size = self.ctx.sizes.block_size
         even: list[tuple[float, int]] = []
         behind: list[tuple[float, int]] = []
         for request, total in zip(batch, self.ctx.predict(*batch), strict=True):

@@ -43,7 +43,7 @@ class QueueLimit(Gate):
     name = "queue-limit"
     Options = Options
 
-    def submit(self, request: RequestView) -> Verdict:
+    def pre_enqueue(self, request: RequestView) -> Verdict:
         view, options = self.ctx.view, self.options
         if options.requests is not None and view.num_waiting >= options.requests:
             return Reject(f"{view.num_waiting} requests wait already (requests)")

@@ -53,7 +53,7 @@ class QueueTimeout(Gate):
     name = "queue-timeout"
     Options = Options
 
-    def submit(self, request: RequestView) -> Verdict:
+    def pre_enqueue(self, request: RequestView) -> Verdict:
         own = request.hints.get(HINT)
         if own is None or (
             isinstance(own, int | float) and (0 <= own <= MAX_SECONDS or own == inf)
@@ -72,12 +72,12 @@ class QueueTimeout(Gate):
         if given:
             due = self.ctx.clock.now() + min(given)
             request.state[self.ctx.slot] = (due, min(given))
-            self.ctx.alarm(due, request)
+            self.ctx.call_at(due, request)
 
-    def candidate(self, request: RequestView, view: StepView) -> Verdict:
+    def pre_filter(self, request: RequestView, view: StepView) -> Verdict:
         return Reject(self._reason(request)) if self._is_over(request) else ADMIT
 
-    def on_alarm(self, payload: RequestView) -> None:
+    def on_timer(self, payload: RequestView) -> None:
         if self._is_over(payload):
             self.ctx.end(payload, f"gate {self.name!r}: {self._reason(payload)}")
 

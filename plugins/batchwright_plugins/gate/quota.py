@@ -10,7 +10,7 @@ from attrs import Factory, frozen
 
 from batchwright.option import option
 from batchwright.protocols import Gate
-from batchwright.verdicts import ADMIT, Skip, Verdict
+from batchwright.verdicts import ADMIT, Defer, Verdict
 
 if TYPE_CHECKING:
     from batchwright.request_view import RequestView
@@ -63,14 +63,14 @@ class Quota(Gate):
         self._number = 0
         self._held: dict[str, None] = {}
 
-    def candidate(self, request: RequestView, view: StepView) -> Verdict:
+    def pre_filter(self, request: RequestView, view: StepView) -> Verdict:
         self._turn(view.now)
         used = self._used.get(request.client, 0)
         quota = self.options.clients.get(request.client, self.options.tokens)
         wanted = 0 if request.scheduled_time is not None else request.num_prompt_tokens
         if not used or not wanted or used + wanted <= quota:
             return ADMIT
-        return Skip(
+        return Defer(
             until=self._next_window(),
             reason=f"client {request.client!r} has used {used} of {quota} tokens in this window",
         )
@@ -83,8 +83,8 @@ class Quota(Gate):
             self._turn(self.ctx.clock.now())
             self._charge(request)
 
-    def on_alarm(self, payload: Any) -> None:
-        self.ctx.release(payload)
+    def on_timer(self, payload: Any) -> None:
+        self.ctx.signal(payload)
 
     def _charge(self, request: RequestView) -> None:
         """Charge what was not charged yet of a request."""
@@ -109,5 +109,5 @@ class Quota(Gate):
         key = f"{self.ctx.path} {self._number + 1}"
         if key not in self._held:
             self._held[key] = None
-            self.ctx.alarm(self._ends, key)
+            self.ctx.call_at(self._ends, key)
         return key

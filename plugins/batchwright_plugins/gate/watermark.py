@@ -41,9 +41,9 @@ class Watermark(Gate):
     Options = Options
 
     def setup(self) -> None:
-        self.num_blocks = int(self.options.fraction * self.ctx.limits.num_blocks)
+        self.num_blocks = int(self.options.fraction * self.ctx.sizes.num_blocks)
 
-    def sized(self, request: RequestView, need: Need, hit: PrefixHit, view: StepView) -> Verdict:
+    def filter(self, request: RequestView, need: Need, hit: PrefixHit, view: StepView) -> Verdict:
         if not view.num_running:
             return ADMIT
         counts_all = self.options.need == "full"

@@ -38,7 +38,7 @@ class PagedKV(KVManager):
 
     def __init__(self, options: Any, ctx: Context) -> None:
         super().__init__(options, ctx)
-        limits = ctx.limits
+        limits = ctx.sizes
         self._slot = ctx.slot
         self._block_size = limits.block_size
         self._num_blocks = limits.num_blocks
@@ -141,7 +141,7 @@ class PagedKV(KVManager):
         self._holders.pop(request.request_id, None)
         return block_ids
 
-    def release(self, block_ids: Sequence[int]) -> None:
+    def free(self, block_ids: Sequence[int]) -> None:
         if not self._caches:  # nothing is shared, nothing worth keeping
             self._free.add_empty(block_ids[::-1])
             return

@@ -1,12 +1,12 @@
 """Limits on one request's grant."""
 
 from batchwright.hookspecs import hookimpl
-from batchwright.offer import Offer
+from batchwright.lazy_component import LazyComponent
 
 
 @hookimpl
-def batchwright_register_limit() -> list[Offer]:
+def batchwright_register_limit() -> list[LazyComponent]:
     return [
-        Offer("block-align", "batchwright_plugins.limit.block_align:BlockAlign"),
-        Offer("long-prefill", "batchwright_plugins.limit.long_prefill:LongPrefill"),
+        LazyComponent("block-align", "batchwright_plugins.limit.block_align:BlockAlign"),
+        LazyComponent("long-prefill", "batchwright_plugins.limit.long_prefill:LongPrefill"),
     ]

@@ -27,10 +27,10 @@ class BlockAlign(Limit):
 
     name = "block-align"
 
-    def grant(self, request: RequestView, num_tokens: int, view: StepView) -> int:
+    def max_tokens(self, request: RequestView, num_tokens: int, view: StepView) -> int:
         start = request.num_computed_tokens or self.ctx.prefix_hit(request)
         end = start + min(num_tokens, view.num_tokens_left)
         if end >= request.num_tokens:
             return num_tokens
-        aligned = end - end % self.ctx.limits.block_size - start
+        aligned = end - end % self.ctx.sizes.block_size - start
         return aligned if aligned > 0 else num_tokens

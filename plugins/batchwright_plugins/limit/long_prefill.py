@@ -40,7 +40,7 @@ class LongPrefill(Limit):
     Options = Options
 
     def setup(self) -> None:
-        longest = self.ctx.limits.max_model_len
+        longest = self.ctx.sizes.max_model_len
         if self.options.threshold > longest:
             raise ConfigError(
                 f"threshold = {self.options.threshold} exceeds max_model_len = {longest}, "
@@ -48,7 +48,7 @@ class LongPrefill(Limit):
                 path=f"{self.ctx.path}.threshold",
             )
 
-    def grant(self, request: RequestView, num_tokens: int, view: StepView) -> int:
+    def max_tokens(self, request: RequestView, num_tokens: int, view: StepView) -> int:
         threshold: int = self.options.threshold
         if num_tokens <= threshold:
             return num_tokens
@@ -56,6 +56,6 @@ class LongPrefill(Limit):
         if num_requests <= 1:
             return num_tokens
         if self.options.adaptive:
-            share = self.ctx.limits.max_num_batched_tokens // num_requests
+            share = self.ctx.sizes.max_num_batched_tokens // num_requests
             threshold = max(threshold, share)
         return min(num_tokens, threshold)

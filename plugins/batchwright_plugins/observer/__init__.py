@@ -1,16 +1,16 @@
 """Observers."""
 
 from batchwright.hookspecs import hookimpl
-from batchwright.offer import Offer
+from batchwright.lazy_component import LazyComponent
 
 
 @hookimpl
-def batchwright_register_observer() -> list[Offer]:
+def batchwright_register_observer() -> list[LazyComponent]:
     return [
-        Offer("decision-log", "batchwright_plugins.observer.decision_log:DecisionLog"),
-        Offer("invariants", "batchwright_plugins.observer.invariants:Invariants"),
-        Offer("progress", "batchwright_plugins.observer.progress:Progress"),
-        Offer("request-table", "batchwright_plugins.observer.request_table:RequestTable"),
-        Offer("shadow", "batchwright_plugins.observer.shadow:Shadow"),
-        Offer("stats", "batchwright_plugins.observer.stats:Stats"),
+        LazyComponent("decision-log", "batchwright_plugins.observer.decision_log:DecisionLog"),
+        LazyComponent("invariants", "batchwright_plugins.observer.invariants:Invariants"),
+        LazyComponent("progress", "batchwright_plugins.observer.progress:Progress"),
+        LazyComponent("request-table", "batchwright_plugins.observer.request_table:RequestTable"),
+        LazyComponent("shadow", "batchwright_plugins.observer.shadow:Shadow"),
+        LazyComponent("stats", "batchwright_plugins.observer.stats:Stats"),
     ]

@@ -50,7 +50,7 @@ class DecisionLog(Observer):
     - ``done``: ``[step, time]`` of each step whose results came since the line before; left
       out where that is the last step, done at this line's time
     - ``added``: by request, ``[prompt tokens, most output tokens, arrival time, fields]``;
-      ``fields`` are those of the request that were given, and ``contents``
+      ``fields`` are those of the request that were given, and ``components``
     - ``finished``: by request, ``[reason, detail, output tokens, contents]``; ended since
       the line before
     - ``admitted``: by request, tokens that the prefix cache held of it; in order of
@@ -72,7 +72,7 @@ class DecisionLog(Observer):
     and where a request did both between two steps. A step costs what changes in it,
     whatever waits. ``decision_trail`` reads it back.
 
-    ``contents`` stands for full blocks of tokens, 8 characters each: equal for prefixes that
+    ``components`` stands for full blocks of tokens, 8 characters each: equal for prefixes that
     are equal, so that a replay hits what the run did; no token can be read from it. Behind
     ``added`` it is the prompt's, behind ``finished`` that of the blocks filled since.
     """
@@ -106,7 +106,7 @@ class DecisionLog(Observer):
             raise ConfigError(
                 f"cannot be written: {error.strerror}: {path}", path=f"{self.ctx.path}.path"
             ) from error
-        limits = self.ctx.limits
+        limits = self.ctx.sizes
         self._contents = Contents(limits.block_size) if limits.enable_prefix_caching else None
         self._write(
             {
@@ -126,7 +126,7 @@ class DecisionLog(Observer):
         if config is None or not self.options.replay:
             return {}
         folder = os.path.relpath(config.base_path.resolve(), path.resolve().parent)
-        return {"config": deciding(config, self.ctx.limits), "folder": folder.replace(os.sep, "/")}
+        return {"config": deciding(config, self.ctx.sizes), "folder": folder.replace(os.sep, "/")}
 
     def close(self) -> None:
         if self._file is None:
@@ -218,8 +218,8 @@ class DecisionLog(Observer):
             "admitted": hits,
             "resumed": resumed,
             "grants": {
-                key: [debt, grants[key], self._new_blocks(record, key, hits.get(key, 0))]
-                for key, debt in visited.items()
+                key: [num_new_tokens, grants[key], self._new_blocks(record, key, hits.get(key, 0))]
+                for key, num_new_tokens in visited.items()
             },
             "carried": record.num_carried,
             "blocks": {
@@ -237,7 +237,7 @@ class DecisionLog(Observer):
     def _new_blocks(self, record: StepRecord, request_id: str, hit: int) -> int | list[int]:
         """Blocks taken for a request in this step: those behind its hit."""
         table = record.new_blocks.get(request_id, [])
-        new = table[hit // self.ctx.limits.block_size :]
+        new = table[hit // self.ctx.sizes.block_size :]
         return new if self.options.block_ids else len(new)
 
     def _left_out(self, record: StepRecord) -> list[str]:

@@ -6,7 +6,7 @@ import math
 from array import array
 from typing import Final
 
-from batchwright.metrics import mean, percentile
+from batchwright_plugins.metrics import mean, percentile
 
 __all__ = ["Distribution"]
 

@@ -50,7 +50,7 @@ class Invariants(Observer):
         super().__init__(options, ctx)
         from batchwright.testing.watch import Watch  # tools that only this one needs
 
-        self._watch = Watch(ctx.limits, patience=options.patience)
+        self._watch = Watch(ctx.sizes, patience=options.patience)
         self._counts: dict[str, int] = {}
         self._num_checks = 0
 

@@ -12,7 +12,7 @@ import attrs
 
 if TYPE_CHECKING:
     from batchwright.config import Config
-    from batchwright.context import EngineLimits
+    from batchwright.context import Sizes
     from batchwright.request_view import RequestView
 
 __all__ = ["DIGEST_LETTERS", "Contents", "blocks_of", "deciding", "fields_of"]
@@ -40,7 +40,7 @@ _LISTS: Final = ("gate", "control", "limit", "resource", "feature")
 _FIELDS: Final = ("client", "group", "slo_class", "deadline", "cache_salt", "adapter")
 
 
-def deciding(config: Config, limits: EngineLimits) -> dict[str, Any]:
+def deciding(config: Config, limits: Sizes) -> dict[str, Any]:
     """What in a configuration decides, as the table of a TOML file.
 
     Args:

@@ -13,7 +13,7 @@ from batchwright.config import files_read, prepare_output
 from batchwright.default_plugins import DEFAULT_POLICY
 from batchwright.exceptions import OUTSIDE, ConfigError
 from batchwright.option import option
-from batchwright.protocols import Hosted, Observer
+from batchwright.protocols import Observer, Subcomponent
 from batchwright.protocols.component import overrides
 from batchwright_plugins.observer.agreement import Series, kendall_tau
 from batchwright_plugins.observer.shadow_context import ShadowContext
@@ -66,9 +66,9 @@ class Shadow(Observer):
 
     name = "shadow"
     Options = Options
-    hosts: ClassVar[Mapping[str, Hosted]] = {
-        "policy": Hosted("policy", "policy", ShadowContext),
-        "predictor": Hosted("predictor"),
+    hosts: ClassVar[Mapping[str, Subcomponent]] = {
+        "policy": Subcomponent("policy", "policy", ShadowContext),
+        "predictor": Subcomponent("predictor"),
     }
 
     def __init__(self, options: Any, ctx: Context) -> None:
@@ -124,7 +124,7 @@ class Shadow(Observer):
         if self._failure:
             return
         for payload in self._world.due_alarms(record.view.now):
-            self._try(self._policy, "on_alarm", payload)
+            self._try(self._policy, "on_timer", payload)
         part = self._series.at(record.plan.step_id, record.view.now)
         admitted = list(record.admitted)
         looked_at = [*admitted, *self._held_up(record)]
@@ -134,7 +134,7 @@ class Shadow(Observer):
         self._take_events()
         self._world.charge(record)
         for request, payload in self._world.due_marks():
-            self._try(self._policy, "on_mark", request, payload)
+            self._try(self._policy, "on_tokens", request, payload)
         self._compare_wishes(part, record)
 
     def close(self) -> None:
@@ -200,7 +200,9 @@ class Shadow(Observer):
         new = {request.request_id for request in admitted}
         running = [r for r in record.view.running if r.request_id not in new] if total else []
         left = total - sum(grants[request_id] for request_id in new)
-        short = [r for r in running if grants.get(r.request_id, 0) < record.debt(r.request_id)]
+        short = [
+            r for r in running if grants.get(r.request_id, 0) < record.num_new_tokens(r.request_id)
+        ]
         if total < record.budget or not short or self._failure:
             return
         part.num_contended += 1
@@ -210,7 +212,7 @@ class Shadow(Observer):
         own: dict[str, int] = {}
         for request in self._in_order(running):
             request_id = request.request_id
-            granted, owed = grants.get(request_id, 0), record.debt(request_id)
+            granted, owed = grants.get(request_id, 0), record.num_new_tokens(request_id)
             wanted = granted if granted and request_id != last else owed
             own[request_id] = min(wanted, left)
             left -= own[request_id]
@@ -226,8 +228,8 @@ class Shadow(Observer):
     def _compare_wishes(self, part: Agreement, record: StepRecord) -> None:
         """Compare the next step: requests that it would have yield, and the order of others."""
         policy, view = self._policy, record.view
-        if overrides(policy, "yield_running") and view.num_waiting and not self._failure:
-            part.num_yields += bool(self._try(policy, "yield_running", view, as_list=True))
+        if overrides(policy, "running_to_preempt") and view.num_waiting and not self._failure:
+            part.num_yields += bool(self._try(policy, "running_to_preempt", view, as_list=True))
         if record.plan.step_id % self.options.every or self._failure:
             return
         depth = self.options.depth

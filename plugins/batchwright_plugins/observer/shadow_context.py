@@ -83,7 +83,7 @@ class ShadowContext(Context):
             return
         for request_id, num_tokens in record.plan.num_scheduled_tokens.items():
             account = self._accounts[request_id]
-            if record.debt(request_id) > 1:
+            if record.num_new_tokens(request_id) > 1:
                 account.prefill_tokens += num_tokens
                 account.recomputed_tokens += self._newly_recomputed(record, request_id)
             else:

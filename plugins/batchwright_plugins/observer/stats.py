@@ -5,8 +5,8 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from batchwright.metrics import RequestTimes
 from batchwright.protocols import Observer
+from batchwright_plugins.metrics import RequestTimes
 from batchwright_plugins.observer.distribution import Distribution
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Stats(Observer):
     - ``requests_added``, ``requests_live``, ``finished_stop``, ``finished_length``,
       ``finished_abort``, ``finished_error``: requests
     - ``queue_time_*_s``, ``ttft_*_s``, ``tpot_*_s``, ``e2e_*_s``: seconds, each with
-      ``mean``, ``p50``, ``p90``, ``p99`` (see ``batchwright.metrics``)
+      ``mean``, ``p50``, ``p90``, ``p99`` (see ``batchwright_plugins.metrics``)
     - ``duration_s``: from the first arrival to the last commit
     - ``output_tokens``, ``scheduled_tokens``: tokens; ``output_tokens_per_s`` and
       ``requests_per_s`` (ended by themselves) over the duration
@@ -71,7 +71,7 @@ class Stats(Observer):
             self._begin = request.arrival_time
 
     def on_admit(self, request: RequestView, hit: int, need: int) -> None:
-        if request.num_preemptions == 0 and request.num_displacements == 0:  # the first time
+        if request.num_preemptions == 0 and request.num_policy_preemptions == 0:  # the first time
             self._num_queried_tokens += request.num_prompt_tokens
             self._num_hit_tokens += hit
 

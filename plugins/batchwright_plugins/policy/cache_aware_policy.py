@@ -32,9 +32,9 @@ class CacheAwarePolicy(SchedulingPolicy):
     def on_admit(self, request: RequestView, hit: int, need: int) -> None:
         self.watch.drop(request)
         self._wake(request)
-        self.ctx.mark(request, at_computed=request.num_tokens)
+        self.ctx.call_at_tokens(request, num_computed_tokens=request.num_tokens)
 
-    def on_mark(self, request: RequestView, payload: Any) -> None:
+    def on_tokens(self, request: RequestView, payload: Any) -> None:
         self._wake(request)
 
     def on_finish(self, request: RequestView) -> None:

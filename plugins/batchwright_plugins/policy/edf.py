@@ -10,7 +10,7 @@ from attrs import Factory, frozen
 
 from batchwright.option import option
 from batchwright.protocols import SchedulingPolicy
-from batchwright.verdicts import Pause
+from batchwright.verdicts import Preempt
 from batchwright_plugins.policy.patient_queue import PatientQueue
 
 if TYPE_CHECKING:
@@ -86,7 +86,13 @@ class Edf(SchedulingPolicy):
     def make_queue(self) -> PatientQueue:
         self._lost_running: dict[RequestView, None] = {}
         if not self.options.relegate:
-            self.idle_methods = ("on_add", "on_admit", "on_preempt", "on_finish", "yield_running")
+            self.idle_methods = (
+                "on_add",
+                "on_admit",
+                "on_preempt",
+                "on_finish",
+                "running_to_preempt",
+            )
         return PatientQueue(self.key, self.ctx, self.options.max_wait)
 
     def key(self, request: RequestView) -> Key:
@@ -101,14 +107,14 @@ class Edf(SchedulingPolicy):
 
     def on_add(self, request: RequestView) -> None:
         if self.deadline(request) < inf:
-            self.on_alarm(request)
+            self.on_timer(request)
 
-    def on_alarm(self, payload: RequestView) -> None:
+    def on_timer(self, payload: RequestView) -> None:
         if payload.finish is not None or self._is_served_in_time(payload):
             return
         last_moment = self.deadline(payload) - self._time_left(payload)
         if self.ctx.clock.now() <= last_moment:
-            self.ctx.alarm(last_moment, payload)
+            self.ctx.call_at(last_moment, payload)
             return
         payload.state[self.ctx.slot] = True
         self.queue.rekey(payload)
@@ -125,16 +131,16 @@ class Edf(SchedulingPolicy):
     def on_finish(self, request: RequestView) -> None:
         self._lost_running.pop(request, None)
 
-    def yield_running(self, view: StepView) -> Iterator[Pause]:
+    def running_to_preempt(self, view: StepView) -> Iterator[Preempt]:
         if not self._lost_running:
             return
-        num_free = self.ctx.limits.max_num_seqs - view.num_running
+        num_free = self.ctx.sizes.max_num_seqs - view.num_running
         lost = list(self._lost_running)
         without_seat = self.queue.first(num_free + len(lost))[num_free:]
         for waiting, running in zip(without_seat, reversed(lost), strict=False):
             if self._is_lost(waiting):
                 return
-            yield Pause(running)
+            yield Preempt(running, keep_blocks=True)
 
     def _is_lost(self, request: RequestView) -> bool:
         return request.state[self.ctx.slot] is True

@@ -67,7 +67,7 @@ class Mlfq(PausingPolicy):
         place: tuple[int, int] = request.state[self.ctx.slot]
         return place
 
-    def on_mark(self, request: RequestView, level: int) -> None:
+    def on_tokens(self, request: RequestView, level: int) -> None:
         self._enter(request, level + 1)
         self.queue.rekey(request)
         self.has_worsened(request)
@@ -82,4 +82,4 @@ class Mlfq(PausingPolicy):
         request.state[self.ctx.slot] = (level, next(self._serial))
         if level + 1 < self.options.levels:
             used_up = request.num_computed_tokens + (self.options.quantum << level)
-            self.ctx.mark(request, at_computed=used_up, payload=level)
+            self.ctx.call_at_tokens(request, num_computed_tokens=used_up, payload=level)

@@ -7,7 +7,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from batchwright.protocols import SchedulingPolicy
-from batchwright.verdicts import Pause
+from batchwright.verdicts import Preempt
 
 if TYPE_CHECKING:
     from batchwright.request_view import RequestView
@@ -24,7 +24,7 @@ class PausingPolicy(SchedulingPolicy):
 
     The worst of those that run gives way to the best of those for which there is no
     seat, the second worst to the second best, and so on while the one that waits is
-    strictly better. Who has yielded ``scheduler.max_displacements`` times stays.
+    strictly better. Who has yielded ``scheduler.max_policy_preemptions`` times stays.
 
     An upper bound of the keys that run tells in O(log waiting) that no request has to
     pause; only when one may, all that run are looked at, O(running). So a key of a
@@ -45,8 +45,8 @@ class PausingPolicy(SchedulingPolicy):
     def on_admit(self, request: RequestView, hit: int, need: int) -> None:
         self.has_worsened(request)
 
-    def yield_running(self, view: StepView) -> Iterator[Pause]:
-        num_free = self.ctx.limits.max_num_seqs - view.num_running
+    def running_to_preempt(self, view: StepView) -> Iterator[Preempt]:
+        num_free = self.ctx.sizes.max_num_seqs - view.num_running
         if num_free > MAX_FREE_SEATS:
             return
         best = self.queue.first(num_free + 1)[num_free:]
@@ -59,15 +59,15 @@ class PausingPolicy(SchedulingPolicy):
         ):
             if not self.key(waiting) < key:
                 return
-            yield Pause(request)
+            yield Preempt(request, keep_blocks=True)
 
     def _worst_first(self, view: StepView) -> list[tuple[Any, RequestView]]:
         """Requests that may still be made to yield; of equals, the one admitted last first."""
-        most = self.ctx.limits.max_displacements
+        most = self.ctx.sizes.max_policy_preemptions
         movable = [
             (self.key(request), request)
             for request in reversed(view.running)
-            if request.num_displacements < most
+            if request.num_policy_preemptions < most
         ]
         return sorted(movable, key=itemgetter(0), reverse=True)
 

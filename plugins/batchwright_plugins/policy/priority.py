@@ -20,7 +20,7 @@ __all__ = ["Priority"]
 class Options:
     """Options of priority."""
 
-    displaces: bool = option(
+    preempts: bool = option(
         False,
         "Whether the head of the queue takes a seat, or blocks, of a strictly less urgent "
         "running request if it finds none.",
@@ -35,11 +35,11 @@ class Priority(SchedulingPolicy):
     as long as more urgent ones keep coming. All operations O(log n). Decides as vLLM
     V1's ``priority`` does.
 
-    With ``displaces`` an urgent request need not wait until another one ends. If it lacks a
+    With ``preempts`` an urgent request need not wait until another one ends. If it lacks a
     seat, the request that the victim plugin names pauses, and keeps its blocks as long as no
     other request lacks them. If it lacks blocks, that request gives them up. It has to be
     strictly less urgent, and the newcomer certain to be admitted then.
-    ``scheduler.max_displacements`` bounds how often one request yields. The victim costs
+    ``scheduler.max_policy_preemptions`` bounds how often one request yields. The victim costs
     O(running), in a step in which something has changed.
     """
 
@@ -49,15 +49,15 @@ class Priority(SchedulingPolicy):
 
     def __init__(self, options: Any, ctx: Any) -> None:
         super().__init__(options, ctx)
-        if not options.displaces:
-            self.idle_methods = ("displaces",)
+        if not options.preempts:
+            self.idle_methods = ("preempts",)
 
     def key(self, request: RequestView) -> Key:
         if self.ctx.compat.orders_equals_by_id:
             return (request.priority, request.arrival_time, _as_number(request.request_id))
         return (request.priority, request.arrival_time)
 
-    def displaces(self, waiting: RequestView, running: RequestView) -> bool:
+    def preempts(self, waiting: RequestView, running: RequestView) -> bool:
         return waiting.priority < running.priority
 
 

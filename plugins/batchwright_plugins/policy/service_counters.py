@@ -90,6 +90,6 @@ class ServiceCounters:
             hit: Tokens of it that are cached.
         """
         client = self._last_admitted = request.client
-        if not request.num_preemptions and not request.num_displacements:
+        if not request.num_preemptions and not request.num_policy_preemptions:
             charged = self._prompt_tokens.get(client, 0)
             self._prompt_tokens[client] = charged + request.num_prompt_tokens - hit

@@ -83,7 +83,7 @@ class Session(SchedulingPolicy):
         if request.scheduled_time is not None:
             self._served(request)
 
-    def on_alarm(self, payload: RequestView) -> None:
+    def on_timer(self, payload: RequestView) -> None:
         if payload in self._waiting.get(payload.group or "", ()):
             payload.state[self.ctx.slot] = self._is_warm(payload)
             self.queue.rekey(payload)
@@ -96,7 +96,7 @@ class Session(SchedulingPolicy):
         if served is None or self.ctx.clock.now() >= served + self.options.warm_time:
             return False
         if self.options.warm_time < inf:
-            self.ctx.alarm(served + self.options.warm_time, request)
+            self.ctx.call_at(served + self.options.warm_time, request)
         return True
 
     def _served(self, request: RequestView) -> None:

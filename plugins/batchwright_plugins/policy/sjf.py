@@ -52,7 +52,7 @@ class Sjf(CacheAwarePolicy):
     def __init__(self, options: Any, ctx: Any) -> None:
         super().__init__(options, ctx)
         if options.size != "uncached":
-            self.idle_methods = ("on_admit", "on_mark", "on_finish")
+            self.idle_methods = ("on_admit", "on_tokens", "on_finish")
 
     def key(self, request: RequestView) -> Key:
         aging: float = self.options.aging

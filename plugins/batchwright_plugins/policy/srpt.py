@@ -40,7 +40,7 @@ class Srpt(PausingPolicy):
     the least mean completion time of all orders on one server (Schrage 1968); for LLM
     serving with predicted lengths see "Efficient LLM Scheduling by Learning to Rank" (Fu
     et al. 2024) and TRAIL (Shahout et al. 2024), which also bounds how often a request is
-    made to yield, as ``scheduler.max_displacements`` does here. It is as good as
+    made to yield, as ``scheduler.max_policy_preemptions`` does here. It is as good as
     ``scheduler.predictor``: with ``max-tokens`` it orders by the caps.
 
     Starves long requests while shorter ones keep coming; ``max_wait`` bounds how long one
@@ -53,7 +53,7 @@ class Srpt(PausingPolicy):
 
     def make_queue(self) -> PatientQueue:
         if not self.options.pausing:
-            self.idle_methods = ("on_admit", "yield_running")
+            self.idle_methods = ("on_admit", "running_to_preempt")
         return PatientQueue(self.key, self.ctx, self.options.max_wait)
 
     def key(self, request: RequestView) -> Key:

@@ -33,7 +33,7 @@ class Options:
     hit: float = option(1.0, "Weight of: cached share of the known tokens.", ge=0, lt=inf)
     age: float = option(1.0, "Weight of: time since arrival, of max_age.", ge=0, lt=inf)
     size: float = option(0.0, "Weight of: how short the prompt is, of max_model_len.", ge=0, lt=inf)
-    debt: float = option(
+    fairness: float = option(
         0.0,
         "Weight of: how much less its client was served than the one served most.",
         ge=0,
@@ -58,7 +58,7 @@ class Window(SchedulingPolicy):
     """The best-scored of the first ``window`` requests in order of arrival.
 
     A score is the mean of scorers, each from 0 to 1, weighted by the options ``hit``,
-    ``age``, ``size`` and ``debt``; ties fall to arrival. Requests that a filter finds go
+    ``age``, ``size`` and ``fairness``; ties fall to arrival. Requests that a filter finds go
     behind all that none does, so that filters decide nothing if they find all. The shape of
     kube-scheduler's and llm-d's filters, scorers and picker, and of vLLM's RFC for
     pluggable orders.
@@ -75,7 +75,7 @@ class Window(SchedulingPolicy):
 
     def make_queue(self) -> WindowQueue:
         options = self.options
-        scorers = {"hit": self.hit, "age": self.age, "size": self.size, "debt": self.debt}
+        scorers = {"hit": self.hit, "age": self.age, "size": self.size, "fairness": self.fairness}
         self._scorers = [(w, s) for n, s in scorers.items() if (w := getattr(options, n))]
         self._total = sum(weight for weight, _ in self._scorers) or 1.0
         filters: dict[str, Callable[[RequestView], bool]] = {
@@ -85,7 +85,7 @@ class Window(SchedulingPolicy):
         self._filters = [filters[name] for name in options.filters]
         self._most_served = 1
         self._seats: dict[Hashable, int] = {}
-        if not options.debt:
+        if not options.fairness:
             self.idle_methods = ("account",)
         return WindowQueue(self.score, options.window)
 
@@ -112,11 +112,11 @@ class Window(SchedulingPolicy):
 
     def size(self, request: RequestView) -> float:
         """How short its prompt is."""
-        return 1 - request.num_prompt_tokens / self.ctx.limits.max_model_len
+        return 1 - request.num_prompt_tokens / self.ctx.sizes.max_model_len
 
-    def debt(self, request: RequestView) -> float:
+    def fairness(self, request: RequestView) -> float:
         """1 for a client that has received nothing, 0 for the one that received most."""
-        account = self.ctx.ledger[request.client]
+        account = self.ctx.usage[request.client]
         served = account.prefill_tokens - account.recomputed_tokens + account.decode_tokens
         self._most_served = max(self._most_served, served)
         return 1.0 - served / self._most_served
@@ -124,12 +124,12 @@ class Window(SchedulingPolicy):
     def fits(self, request: RequestView) -> bool:
         """Whether its uncached tokens find free blocks."""
         uncached = request.num_tokens - self.ctx.prefix_hit(request)
-        return -(-uncached // self.ctx.limits.block_size) <= self.ctx.view.num_free_blocks
+        return -(-uncached // self.ctx.sizes.block_size) <= self.ctx.view.num_free_blocks
 
     def within_share(self, request: RequestView) -> bool:
         """Whether its client may have another seat."""
         held = self._seats.get(request.client, 0)
-        return held < max(1, int(self.options.max_share * self.ctx.limits.max_num_seqs))
+        return held < max(1, int(self.options.max_share * self.ctx.sizes.max_num_seqs))
 
     def account(self, request: RequestView) -> str | None:
         return request.client

@@ -1,14 +1,14 @@
 """Predictors of output lengths."""
 
 from batchwright.hookspecs import hookimpl
-from batchwright.offer import Offer
+from batchwright.lazy_component import LazyComponent
 
 
 @hookimpl
-def batchwright_register_predictor() -> list[Offer]:
+def batchwright_register_predictor() -> list[LazyComponent]:
     return [
-        Offer("class-average", "batchwright_plugins.predictor.class_average:ClassAverage"),
-        Offer("max-tokens", "batchwright_plugins.predictor.max_tokens:MaxTokens"),
-        Offer("noisy", "batchwright_plugins.predictor.oracle:Noisy"),
-        Offer("oracle", "batchwright_plugins.predictor.oracle:Oracle"),
+        LazyComponent("class-average", "batchwright_plugins.predictor.class_average:ClassAverage"),
+        LazyComponent("max-tokens", "batchwright_plugins.predictor.max_tokens:MaxTokens"),
+        LazyComponent("noisy", "batchwright_lab.predictor.oracle:Noisy"),
+        LazyComponent("oracle", "batchwright_lab.predictor.oracle:Oracle"),
     ]

@@ -26,5 +26,5 @@ class MostBlocks(Victim):
     name = "most-blocks"
 
     def choose(self, running: Running, needy: RequestView, view: StepView) -> RequestView:
-        size = self.ctx.limits.block_size
+        size = self.ctx.sizes.block_size
         return max(reversed(running), key=lambda request: -(-request.num_computed_tokens // size))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from attrs import frozen
+from batchwright.plugin import Gate, SchedulingPolicy, hookimpl
 
-from batchwright import Gate, SchedulingPolicy, hookimpl
 from batchwright.config import Config, check_components
 from batchwright.exceptions import ConfigError
 from batchwright.plugin_manager import PluginManager

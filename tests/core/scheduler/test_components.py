@@ -19,7 +19,7 @@ from batchwright.protocols import (
     Victim,
 )
 from batchwright.testing import make_plugin
-from batchwright.verdicts import ADMIT, Park, Reject, Skip, Stop
+from batchwright.verdicts import ADMIT, Defer, Reject, Stop, Wait
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def part(bench: Any, cls: type) -> Any:
 
 
 class TestGates:
-    @pytest.mark.parametrize("phase", ["candidate", "sized"])
+    @pytest.mark.parametrize("phase", ["pre_filter", "filter"])
     def test_gate_stop_ends_the_scan(self, with_parts: Any, phase: str) -> None:
         def judge(self: Any, request: Any, *rest: Any) -> Any:
             return Stop("not b") if request.request_id == "b" else ADMIT
@@ -64,7 +64,7 @@ class TestGates:
         class G(Gate):
             name = "g"
 
-            def sized(self, request: Any, need: Any, hit: Any, view: Any) -> Any:
+            def filter(self, request: Any, need: Any, hit: Any, view: Any) -> Any:
                 return Stop("large") if need.num_full_blocks > 1 else ADMIT
 
         b = with_parts(G, backfill=1)
@@ -78,8 +78,8 @@ class TestGates:
         class G(Gate):
             name = "g"
 
-            def candidate(self, request: Any, view: Any) -> Any:
-                return Skip(reason="odd") if int(request.request_id) % 2 else ADMIT
+            def pre_filter(self, request: Any, view: Any) -> Any:
+                return Defer(reason="odd") if int(request.request_id) % 2 else ADMIT
 
         b = with_parts(G, scan_window=2)
         for i in range(1, 9):
@@ -93,7 +93,7 @@ class TestGates:
         class G(Gate):
             name = "g"
 
-            def candidate(self, request: Any, view: Any) -> Any:
+            def pre_filter(self, request: Any, view: Any) -> Any:
                 return Reject("too late")
 
         b = with_parts(G)
@@ -107,7 +107,7 @@ class TestGates:
         class G(Gate):
             name = "g"
 
-            def submit(self, request: Any) -> Any:
+            def pre_enqueue(self, request: Any) -> Any:
                 return Reject("closed")
 
         b = with_parts(G)
@@ -120,7 +120,7 @@ class TestGates:
             name = "g"
             is_open = False
 
-            def scan(self, view: Any) -> bool:
+            def open(self, view: Any) -> bool:
                 return self.is_open
 
         b = with_parts(G)
@@ -133,12 +133,12 @@ class TestGates:
         class G(Gate):
             name = "g"
 
-            def candidate(self, request: Any, view: Any) -> Any:
+            def pre_filter(self, request: Any, view: Any) -> Any:
                 return ADMIT if request.state[self.ctx.slot] else self._park(request)
 
             def _park(self, request: Any) -> Any:
                 request.state[self.ctx.slot] = "seen"
-                return Park("key", "once")
+                return Wait("key", "once")
 
         b = with_parts(G)
         r = b.add("r", 4, 4)
@@ -146,7 +146,7 @@ class TestGates:
         assert r.status is RequestStatus.PARKED
         assert "once" in r.waiting_reason
         for key in ("unknown", "key", "key"):
-            b.scheduler.notify(key)
+            b.scheduler.signal(key)
         assert b.step() == {"r": 4}
 
     @pytest.mark.parametrize("answer", [None, True, "admit", 3])
@@ -154,7 +154,7 @@ class TestGates:
         class G(Gate):
             name = "g"
 
-            def candidate(self, request: Any, view: Any) -> Any:
+            def pre_filter(self, request: Any, view: Any) -> Any:
                 return answer if request.request_id == "bad" else ADMIT
 
         b = with_parts(G)
@@ -163,7 +163,7 @@ class TestGates:
         assert b.step() == {"good": 4}
         assert b.finished["bad"].status is RequestStatus.FINISHED_ERROR
         assert "gate 'g'" in b.finished["bad"].detail
-        assert "candidate()" in b.finished["bad"].detail
+        assert "pre_filter()" in b.finished["bad"].detail
 
 
 class TestQueueLimit:
@@ -258,7 +258,7 @@ class TestLimits:
             name = "alternate"
             affects_decode = True
 
-            def grant(self, request: Any, num_tokens: int, view: Any) -> int:
+            def max_tokens(self, request: Any, num_tokens: int, view: Any) -> int:
                 turn = view.step_id % 2 == int(request.request_id) % 2
                 return num_tokens if turn or num_tokens > 1 else 0
 
@@ -273,7 +273,7 @@ class TestLimits:
         class Bad(Limit):
             name = "bad"
 
-            def grant(self, request: Any, num_tokens: int, view: Any) -> Any:
+            def max_tokens(self, request: Any, num_tokens: int, view: Any) -> Any:
                 return answer if request.request_id == "bad" else num_tokens
 
         b = with_parts(Bad)
@@ -302,9 +302,9 @@ class Slots(Resource):
         self.free -= 1
         return True
 
-    def release(self, request: Any) -> None:
+    def unreserve(self, request: Any) -> None:
         self.free += 1
-        self.ctx.release("slot")
+        self.ctx.signal("slot")
 
     def waits_for(self, request: Any) -> str | None:
         return "slot" if self.waits else None
@@ -353,7 +353,7 @@ class TestResources:
             def reserve(self, request: Any) -> bool:
                 raise OSError("no device")
 
-            def release(self, request: Any) -> None:
+            def unreserve(self, request: Any) -> None:
                 raise AssertionError("nothing was reserved")
 
         b = with_parts(Slots, Broken)
@@ -484,14 +484,14 @@ class TestPolicies:
 
             def on_add(self, request: Any) -> None:
                 for at in (4, 7, 5):
-                    self.ctx.mark(request, at_computed=at, payload=at)
-                self.ctx.alarm(2.0, "two")
-                self.ctx.alarm(1.0, "one")
+                    self.ctx.call_at_tokens(request, num_computed_tokens=at, payload=at)
+                self.ctx.call_at(2.0, "two")
+                self.ctx.call_at(1.0, "one")
 
-            def on_mark(self, request: Any, payload: Any) -> None:
+            def on_tokens(self, request: Any, payload: Any) -> None:
                 events.append((self.ctx.view.step_id, payload, request.num_computed_tokens))
 
-            def on_alarm(self, payload: Any) -> None:
+            def on_timer(self, payload: Any) -> None:
                 events.append((self.ctx.view.step_id, payload))
 
         b = with_parts(Marking)
@@ -510,15 +510,15 @@ class TestPolicies:
         class Marking(SchedulingPolicy):
             name = "marking"
 
-            def on_mark(self, request: Any, payload: Any) -> None:
+            def on_tokens(self, request: Any, payload: Any) -> None:
                 seen.append(request.num_computed_tokens)
 
         b = with_parts(Marking)
         r = b.add("r", 4, 20)
         b.steps(4)
         ctx = b.scheduler.components.policy.ctx
-        ctx.mark(r.view, at_computed=10)
-        ctx.mark(r.view, at_computed=2)  # passed already: due at once
+        ctx.call_at_tokens(r.view, num_computed_tokens=10)
+        ctx.call_at_tokens(r.view, num_computed_tokens=2)  # passed already: due at once
         b.steps(10)
         assert seen == [7, 10]
 
@@ -530,7 +530,7 @@ class TestPolicies:
                 return request.client
 
         b = with_parts(Accounts, block_size=4)
-        ledger = b.scheduler.components.policy.ctx.ledger
+        ledger = b.scheduler.components.policy.ctx.usage
         b.add("a", 8, 20, client="x")
         b.add("b", 6, 20, client="y")
         b.add("c", 6, 20, client="y")
@@ -605,7 +605,7 @@ class TestObservers:
         class Writer(Gate):
             name = "writer"
 
-            def candidate(self, request: Any, view: Any) -> Any:
+            def pre_filter(self, request: Any, view: Any) -> Any:
                 request.priority = 7
                 return ADMIT
 
@@ -618,7 +618,7 @@ class TestObservers:
         class Reenters(Gate):
             name = "reenters"
 
-            def candidate(self, request: Any, view: Any) -> Any:
+            def pre_filter(self, request: Any, view: Any) -> Any:
                 request.hints["scheduler"].schedule()
                 return ADMIT
 
@@ -636,7 +636,7 @@ class TestProgressGuard:
         class Never(Gate):
             name = "never"
 
-            def candidate(self, request: Any, view: Any) -> Any:
+            def pre_filter(self, request: Any, view: Any) -> Any:
                 return Stop("no")
 
         b = with_parts(Never)
@@ -651,8 +651,8 @@ class TestProgressGuard:
         class Lost(Gate):
             name = "lost"
 
-            def candidate(self, request: Any, view: Any) -> Any:
-                return Skip(until="lost")
+            def pre_filter(self, request: Any, view: Any) -> Any:
+                return Defer(until="lost")
 
         b = with_parts(Lost)
         b.add("a", 4, 2)
@@ -664,7 +664,7 @@ class TestProgressGuard:
             name = "zero"
             affects_decode = True
 
-            def grant(self, request: Any, num_tokens: int, view: Any) -> int:
+            def max_tokens(self, request: Any, num_tokens: int, view: Any) -> int:
                 return 0
 
         b = with_parts(Zero)
@@ -680,19 +680,19 @@ class TestProgressGuard:
                 self.is_open = False
 
             def on_add(self, request: Any) -> None:
-                self.ctx.alarm(10.0)
+                self.ctx.call_at(10.0)
 
-            def on_alarm(self, payload: Any) -> None:
+            def on_timer(self, payload: Any) -> None:
                 self.is_open = True
 
-            def scan(self, view: Any) -> bool:
+            def open(self, view: Any) -> bool:
                 return self.is_open
 
         b = with_parts(Later)
         b.add("a", 4, 2)
         assert b.steps(10) == [{}] * 10
         assert b.scheduler.guard.num_interventions == 0
-        b.scheduler.clock.advance(b.scheduler.next_alarm)
+        b.scheduler.clock.advance(b.scheduler.next_timer)
         assert b.step() == {"a": 4}
 
 

@@ -14,21 +14,21 @@ from batchwright import (
     RequestRefusedError,
     RequestStatus,
 )
-from batchwright.hosts import check_host
 from batchwright.plugin_manager import PluginManager
 from batchwright.protocols import (
-    ExecutorHalf,
     Feature,
+    FeatureComponent,
     Gate,
     KVManager,
     Observer,
-    Part,
     Predictor,
     SchedulingPolicy,
+    WorkerSide,
 )
 from batchwright.protocols.component import overrides
+from batchwright.runtimes import check_runtime
 from batchwright.testing import make_plugin
-from batchwright.verdicts import ADMIT, Park, Pause, Release
+from batchwright.verdicts import ADMIT, Preempt, Wait
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ class Urgent(SchedulingPolicy):
     def key(self, request: Any) -> Any:
         return request.priority
 
-    def displaces(self, waiting: Any, running: Any) -> bool:
+    def preempts(self, waiting: Any, running: Any) -> bool:
         return waiting.priority < running.priority
 
 
@@ -84,7 +84,7 @@ class TestDisplacing:
         class Both(Urgent):
             name = "both"
 
-            def displaces(self, waiting: Any, running: Any) -> bool:
+            def preempts(self, waiting: Any, running: Any) -> bool:
                 return True
 
         b = policy_bench(Both, max_num_seqs=1)
@@ -104,13 +104,13 @@ class TestDisplacing:
         assert len(b.outputs["low"]) == 9
 
     def test_a_request_is_immune_after_some_displacements(self, policy_bench: Any) -> None:
-        b = policy_bench(Urgent, max_num_seqs=1, max_displacements=2)
+        b = policy_bench(Urgent, max_num_seqs=1, max_policy_preemptions=2)
         low = b.add("low", 4, 40, priority=9)
         b.step()
         for i in range(4):
             b.add(f"high{i}", 4, 1, priority=1)
             b.steps(2)
-        assert low.num_displacements == 2
+        assert low.num_policy_preemptions == 2
         b.drain()
 
     def test_paused_blocks_go_first(self, policy_bench: Any) -> None:
@@ -133,16 +133,16 @@ class TestYieldRunning:
         class Lazy(SchedulingPolicy):
             name = "lazy"
 
-            def yield_running(self, view: Any) -> Any:
+            def running_to_preempt(self, view: Any) -> Any:
                 for request in view.running:
-                    yield Pause(request)
+                    yield Preempt(request, keep_blocks=True)
 
         b = policy_bench(Lazy, max_num_seqs=1)
         a = b.add("a", 4, 9)
         b.step()
         b.add("b", 4, 9)
         b.step()
-        assert a.view.num_displacements == 1
+        assert a.view.num_policy_preemptions == 1
 
     def test_a_reclaimed_pause_is_no_first_admission(self, policy_bench: Any) -> None:
         """Counts of what has never run are right, whatever became of a paused request."""
@@ -153,8 +153,8 @@ class TestYieldRunning:
             def key(self, request: Any) -> Any:
                 return request.priority
 
-            def yield_running(self, view: Any) -> Any:
-                return [Pause(r) for r in view.running if r.priority]
+            def running_to_preempt(self, view: Any) -> Any:
+                return [Preempt(r, keep_blocks=True) for r in view.running if r.priority]
 
         b = policy_bench(Always, usable=6, block_size=4, max_num_seqs=1)
         b.add("low", 12, 4, priority=1)
@@ -172,7 +172,7 @@ class TestYieldRunning:
         class Asks(SchedulingPolicy):
             name = "asks"
 
-            def yield_running(self, view: Any) -> Any:
+            def running_to_preempt(self, view: Any) -> Any:
                 asked.append(view.step_id)
                 return ()
 
@@ -193,7 +193,7 @@ class TestYieldRunning:
             def key(self, request: Any) -> Any:
                 return request.priority
 
-            def yield_running(self, view: Any) -> Any:
+            def running_to_preempt(self, view: Any) -> Any:
                 return [kind(r) for r in view.running if r.priority == 0 and r.num_output_tokens]
 
         b = policy_bench(First, max_num_seqs=2)
@@ -201,7 +201,7 @@ class TestYieldRunning:
         b.step()
         b.add("b", 4, 9, priority=1)
         assert b.step() == {"b": 4}
-        assert a.num_displacements == 1
+        assert a.num_policy_preemptions == 1
         assert b.step()["a"] == (1 if kind is Pause else 5)
 
     @pytest.mark.parametrize("answer", [None, 3, ["a"], [None]])
@@ -209,7 +209,7 @@ class TestYieldRunning:
         class Nonsense(SchedulingPolicy):
             name = "nonsense"
 
-            def yield_running(self, view: Any) -> Any:
+            def running_to_preempt(self, view: Any) -> Any:
                 return answer
 
         b = policy_bench(Nonsense, max_num_seqs=1)
@@ -218,7 +218,7 @@ class TestYieldRunning:
         b.add("b", 4, 9)
         b.step()
         b.add("c", 4, 9)
-        with pytest.raises(PluginError, match=r"policy 'nonsense'.*yield_running\(\)"):
+        with pytest.raises(PluginError, match=r"policy 'nonsense'.*running_to_preempt\(\)"):
             b.step()
 
 
@@ -289,31 +289,31 @@ class Doors(Feature):
 
     name = "doors"
 
-    def contents(self) -> Any:
-        return [Part(DoorGate)]
+    def components(self) -> Any:
+        return [FeatureComponent(DoorGate)]
 
-    def executor_half(self) -> ExecutorHalf:
+    def worker_side(self) -> WorkerSide:
         return Opener()
 
     def check(self, request: Any, data: Any) -> str | None:
         return None if isinstance(data, str) else "a door is named by a string"
 
-    def say(self, plan: Any) -> Any:
+    def build_metadata(self, plan: Any) -> Any:
         return {"step": plan.step_id}
 
-    def hear(self, extra: Any) -> None:
-        self.ctx.notify(extra)
+    def update_from_worker(self, extra: Any) -> None:
+        self.ctx.signal(extra)
 
 
 class DoorGate(Gate):
     name = "door-gate"
 
-    def submit(self, request: Any) -> Any:
+    def pre_enqueue(self, request: Any) -> Any:
         door = request.features.get(self.ctx.parts["feature"].name)
-        return Park(door) if door else ADMIT
+        return Wait(door) if door else ADMIT
 
 
-class Opener(ExecutorHalf):
+class Opener(WorkerSide):
     def before_step(self, plan: Any, extra: Any) -> None:
         self.step = extra["step"]
 
@@ -332,7 +332,7 @@ class TestFeatures:
         )
         executor = ScriptedExecutor.standalone(40, 16)
         (feature,) = b.scheduler.components.features
-        executor.install(feature.name, feature.executor_half())
+        executor.install(feature.name, feature.worker_side())
         b.add("a", 4, 9)
         b.add("b", 4, 2, features={"doors": "front"})
         granted = []
@@ -368,7 +368,7 @@ class Remembers(SchedulingPolicy):
 
     def on_admit(self, request: Any, hit: int, need: int) -> None:
         self.seen.append(request.request_id)
-        self.ctx.mark(request, at_computed=request.num_prompt_tokens + 3)
+        self.ctx.call_at_tokens(request, num_computed_tokens=request.num_prompt_tokens + 3)
 
 
 class TestSnapshots:
@@ -431,7 +431,7 @@ def run_out(scheduler: Any) -> list[Any]:
     while scheduler.has_unfinished:
         plan = scheduler.schedule()
         plans.append((dict(plan.num_scheduled_tokens), plan.scheduled_cached_reqs.new_block_ids))
-        due = [i for i in plan.num_scheduled_tokens if scheduler.requests[i].debt <= 0]
+        due = [i for i in plan.num_scheduled_tokens if scheduler.requests[i].num_new_tokens <= 0]
         rows = {i: [100 + len(scheduler.requests[i].token_ids)] for i in due}
         ids = list(plan.num_scheduled_tokens)
         output = ModelOutput(ids, [rows.get(i, []) for i in ids])
@@ -448,7 +448,7 @@ class TestIdleMethods:
 
             def __init__(self, options: Any, ctx: Any) -> None:
                 super().__init__(options, ctx)
-                self.idle_methods = ("displaces", "on_finish")
+                self.idle_methods = ("preempts", "on_finish")
 
             def on_finish(self, request: Any) -> None:
                 raise AssertionError("never called")
@@ -460,8 +460,8 @@ class TestIdleMethods:
         assert b.steps(2) == [{"low": 1}] * 2
         b.drain()
         assert b.scheduler.fault_counts == {}
-        assert overrides(Polite, "displaces")
-        assert not overrides(b.scheduler.components.policy, "displaces")
+        assert overrides(Polite, "preempts")
+        assert not overrides(b.scheduler.components.policy, "preempts")
 
 
 class TestEndingByComponent:
@@ -471,13 +471,13 @@ class TestEndingByComponent:
         class Judge(SchedulingPolicy):
             name = "judge"
 
-            def on_alarm(self, payload: Any) -> None:
+            def on_timer(self, payload: Any) -> None:
                 for request in payload:
                     self.ctx.end(request, "policy 'judge': because")
 
         b = policy_bench(Judge, max_num_seqs=1)
         requests = [b.add(name, 4, length) for name, length in (("A", 1), ("B", 9), ("C", 9))]
-        b.scheduler.components.policy.ctx.alarm(2.0, [request.view for request in requests])
+        b.scheduler.components.policy.ctx.call_at(2.0, [request.view for request in requests])
         assert b.run(2) == [{"A": 4}, {"B": 4}]
         assert b.run(1) == [{}]
         assert {name: finish.reason for name, finish in b.finished.items()} == {
@@ -534,10 +534,10 @@ class TestHosts:
     def test_never_and_degraded_are_refused_by_name(self) -> None:
         manager = PluginManager.discover(extra=[make_plugin(feature=[Doors])])
         doors = manager.find("feature", "doors")
-        with pytest.raises(ConfigError, match=r"simulator honours Doors\.executor_half\(\)"):
-            check_host("simulator", [doors], [])
-        check_host("simulator", [doors], ["feature.executor_half"])
-        check_host("engine", [doors], [])
+        with pytest.raises(ConfigError, match=r"simulator honours Doors\.worker_side\(\)"):
+            check_runtime("simulator", [doors], [])
+        check_runtime("simulator", [doors], ["feature.worker_side"])
+        check_runtime("engine", [doors], [])
         torch = manager.find("attention", "torch")
         with pytest.raises(ConfigError, match=r"simulator never calls .*\.forward\(\)"):
-            check_host("simulator", [torch], [])
+            check_runtime("simulator", [torch], [])

@@ -27,7 +27,7 @@ def ender(base: type, method: str, answer: Any) -> type:
 class Passive(Limit):
     affects_decode = True
 
-    def grant(self, request: Any, num_tokens: int, view: Any) -> int:
+    def max_tokens(self, request: Any, num_tokens: int, view: Any) -> int:
         return num_tokens
 
 
@@ -35,17 +35,17 @@ class Seats(Resource):
     def reserve(self, request: Any) -> bool:
         return True
 
-    def release(self, request: Any) -> None:
+    def unreserve(self, request: Any) -> None:
         pass
 
 
 BEFORE = [
     ("control", Control, "caps", Caps()),
-    ("policy", SchedulingPolicy, "yield_running", ()),
-    ("gate", Gate, "scan", True),
-    ("gate", Gate, "candidate", ADMIT),
-    ("gate", Gate, "sized", ADMIT),
-    ("limit", Passive, "grant", lambda request, num_tokens, view: num_tokens),
+    ("policy", SchedulingPolicy, "running_to_preempt", ()),
+    ("gate", Gate, "open", True),
+    ("gate", Gate, "pre_filter", ADMIT),
+    ("gate", Gate, "filter", ADMIT),
+    ("limit", Passive, "max_tokens", lambda request, num_tokens, view: num_tokens),
     ("resource", Seats, "reserve", True),
     ("gate", Gate, "on_admit", None),
 ]
@@ -78,14 +78,14 @@ def test_a_running_request_that_a_mark_or_alarm_ends_is_not_planned(make_bench: 
 
         def on_admit(self, request: Any, hit: int, need: int) -> None:
             if request.request_id == "a":
-                self.ctx.mark(request, at_computed=6)
+                self.ctx.call_at_tokens(request, num_computed_tokens=6)
             else:
-                self.ctx.alarm(3.0, request)
+                self.ctx.call_at(3.0, request)
 
-        def on_mark(self, request: Any, payload: Any) -> None:
+        def on_tokens(self, request: Any, payload: Any) -> None:
             self.ctx.end(request, "mark")
 
-        def on_alarm(self, payload: Any) -> None:
+        def on_timer(self, payload: Any) -> None:
             self.ctx.end(payload, "alarm")
 
     b = make_bench(plugins=[make_plugin(gate=[Marks])], sections={"gate": [{"use": "marks"}]})
@@ -97,7 +97,7 @@ def test_a_running_request_that_a_mark_or_alarm_ends_is_not_planned(make_bench: 
 
 def test_a_request_that_is_planned_already_ends_behind_the_plan(make_bench: Any) -> None:
     """a is admitted before b's gate ends it: others may count on what a computes."""
-    cls = ender(Gate, "candidate", ADMIT)
+    cls = ender(Gate, "pre_filter", ADMIT)
     b = make_bench(plugins=[make_plugin(gate=[cls])], sections={"gate": [{"use": "ender"}]})
     b.add("a", 4, 2)
     b.step()

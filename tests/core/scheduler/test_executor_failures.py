@@ -14,12 +14,20 @@ from attrs import evolve
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from batchwright import Engine, ExecutorError, SamplingParams
+from batchwright import ExecutorError, SamplingParams
 from batchwright.assembly import scheduler_from_config
 from batchwright.clock import VirtualClock
-from batchwright.protocols import ExecutorHalf, Feature, Gate, ModelSettings, Part, SchedulingPolicy
+from batchwright.protocols import (
+    Feature,
+    FeatureComponent,
+    Gate,
+    ModelSettings,
+    SchedulingPolicy,
+    WorkerSide,
+)
 from batchwright.testing import ScriptedExecutor, check_idle, make_plugin, prompt_tokens
-from batchwright.verdicts import ADMIT, Park, Pause, Release
+from batchwright.verdicts import ADMIT, Preempt, Wait
+from batchwright_engine import Engine
 
 
 @pytest.fixture(autouse=True)
@@ -83,13 +91,17 @@ class Restless(SchedulingPolicy):
     def key(self, request: Any) -> Any:
         return request.priority
 
-    def displaces(self, waiting: Any, running: Any) -> bool:
+    def preempts(self, waiting: Any, running: Any) -> bool:
         return bool(waiting.priority < running.priority)
 
-    def yield_running(self, view: Any) -> Any:
+    def running_to_preempt(self, view: Any) -> Any:
         for index, request in enumerate(view.running):
             if request.num_output_tokens % 5 == 3:
-                yield Pause(request) if index % 2 else Release(request)
+                yield (
+                    Preempt(request, keep_blocks=True)
+                    if index % 2
+                    else Preempt(request, keep_blocks=False)
+                )
 
 
 class Lookups(Feature):
@@ -100,23 +112,23 @@ class Lookups(Feature):
     def setup(self) -> None:
         self.asked: dict[str, None] = {}
 
-    def contents(self) -> Any:
-        return [Part(LookupGate)]
+    def components(self) -> Any:
+        return [FeatureComponent(LookupGate)]
 
-    def executor_half(self) -> Any:
+    def worker_side(self) -> Any:
         return LookupHalf()
 
-    def say(self, plan: Any) -> Any:
+    def build_metadata(self, plan: Any) -> Any:
         asked, self.asked = self.asked, {}
         return list(asked) or None
 
-    def hear(self, extra: Any) -> None:
+    def update_from_worker(self, extra: Any) -> None:
         for key in extra:
-            self.ctx.notify(key)
+            self.ctx.signal(key)
 
     def on_restart(self) -> None:
         for request_id in self.waiting():
-            self.ctx.notify(request_id)
+            self.ctx.signal(request_id)
 
     def waiting(self) -> list[str]:
         return list(self.__dict__.get("parked", {}))
@@ -125,16 +137,16 @@ class Lookups(Feature):
 class LookupGate(Gate):
     name = "lookup-gate"
 
-    def submit(self, request: Any) -> Any:
+    def pre_enqueue(self, request: Any) -> Any:
         if "lookups" not in request.features:
             return ADMIT
         feature = self.ctx.parts["feature"]
         feature.asked[request.request_id] = None
         feature.__dict__.setdefault("parked", {})[request.request_id] = None
-        return Park(request.request_id)
+        return Wait(request.request_id)
 
 
-class LookupHalf(ExecutorHalf):
+class LookupHalf(WorkerSide):
     def __init__(self) -> None:
         self.pending: list[tuple[int, str]] = []
 
@@ -170,7 +182,7 @@ def engine_of(
     assert isinstance(executor, Fragile)
     executor.clock = scheduler.clock
     (feature,) = scheduler.components.features
-    executor.install(feature.name, feature.executor_half())
+    executor.install(feature.name, feature.worker_side())
     model = evolve(executor.load(ModelSettings(path="fragile")), tokenizer=None)
     return Engine(scheduler, executor, model, max_restarts=max_restarts), executor
 

@@ -19,7 +19,7 @@ from batchwright import (
 )
 from batchwright.protocols import Gate, Hasher
 from batchwright.testing import make_plugin
-from batchwright.verdicts import ADMIT, Park
+from batchwright.verdicts import ADMIT, Wait
 
 LENGTH = RequestStatus.FINISHED_LENGTH
 
@@ -245,8 +245,8 @@ class TestB23AStepMustHoldThePrompt:
 class ParkAll(Gate):
     name = "park-hinted"
 
-    def submit(self, request: Any) -> Any:
-        return Park("never") if request.hints else ADMIT
+    def pre_enqueue(self, request: Any) -> Any:
+        return Wait("never") if request.hints else ADMIT
 
 
 class TestB28AbortInEveryState:
@@ -281,7 +281,7 @@ class TestB28AbortInEveryState:
         b.add("R", 100, 8, hints={"park": True})
         b.step()
         b.scheduler.abort("R")
-        b.scheduler.notify("never")  # late: nobody is there any more
+        b.scheduler.signal("never")  # late: nobody is there any more
         b.step()
         self.ended(b)
 
@@ -552,10 +552,10 @@ class TestB47CostsDoNotGrowWithTheQueue:
         class Door(Gate):
             name = "door"
 
-            def submit(self, request: Any) -> Any:
-                return Park(request.request_id) if request.hints else ADMIT
+            def pre_enqueue(self, request: Any) -> Any:
+                return Wait(request.request_id) if request.hints else ADMIT
 
-            def candidate(self, request: Any, view: Any) -> Any:
+            def pre_filter(self, request: Any, view: Any) -> Any:
                 looked_at.append(request.request_id)
                 return ADMIT
 
@@ -565,7 +565,7 @@ class TestB47CostsDoNotGrowWithTheQueue:
         b.add("free", 4, 4)
         b.steps(3)
         assert looked_at == ["free"]
-        b.scheduler.notify("parked7")
+        b.scheduler.signal("parked7")
         b.steps(2)
         assert looked_at == ["free", "parked7"]
 

@@ -8,12 +8,12 @@ import pytest
 
 from batchwright.protocols import Gate, Resource
 from batchwright.testing import make_plugin
-from batchwright.verdicts import ADMIT, Skip, Stop
+from batchwright.verdicts import ADMIT, Defer, Stop
 
 
 def displacing(make_bench: Any, *, plugins: Any = (), **bench: Any) -> Any:
     sections = {
-        "policy": {"priority": {"displaces": True}},
+        "policy": {"priority": {"preempts": True}},
         "observer": [{"use": "invariants"}],
         **bench.pop("sections", {}),
     }
@@ -24,18 +24,18 @@ class Defers(Gate):
     """Answers urgent requests as the test wishes."""
 
     name = "defers"
-    phase, verdict = "candidate", Stop("not now")
+    phase, verdict = "pre_filter", Stop("not now")
 
-    def candidate(self, request: Any, view: Any) -> Any:
-        is_meant = request.priority == 0 and self.phase == "candidate"
+    def pre_filter(self, request: Any, view: Any) -> Any:
+        is_meant = request.priority == 0 and self.phase == "pre_filter"
         return self.verdict if is_meant else ADMIT
 
-    def sized(self, request: Any, need: Any, hit: Any, view: Any) -> Any:
-        return self.verdict if request.priority == 0 and self.phase == "sized" else ADMIT
+    def filter(self, request: Any, need: Any, hit: Any, view: Any) -> Any:
+        return self.verdict if request.priority == 0 and self.phase == "filter" else ADMIT
 
 
-@pytest.mark.parametrize("phase", ["candidate", "sized"])
-@pytest.mark.parametrize("verdict", [Stop("not now"), Skip(), Skip(until="key")])
+@pytest.mark.parametrize("phase", ["pre_filter", "filter"])
+@pytest.mark.parametrize("verdict", [Stop("not now"), Defer(), Defer(until="key")])
 def test_a_newcomer_that_a_gate_defers_takes_no_seat(
     make_bench: Any, phase: str, verdict: Any
 ) -> None:
@@ -46,7 +46,7 @@ def test_a_newcomer_that_a_gate_defers_takes_no_seat(
     b.step()
     b.add("high", 4, 2, priority=0)
     assert b.steps(20) == [{"low": 1}] * 20
-    assert (low.num_displacements, low.num_preemptions) == (0, 0)
+    assert (low.num_policy_preemptions, low.num_preemptions) == (0, 0)
 
 
 def test_a_newcomer_that_lacks_a_resource_takes_no_seat(make_bench: Any) -> None:
@@ -56,7 +56,7 @@ def test_a_newcomer_that_lacks_a_resource_takes_no_seat(make_bench: Any) -> None
         def reserve(self, request: Any) -> bool:
             return request.priority != 0
 
-        def release(self, request: Any) -> None:
+        def unreserve(self, request: Any) -> None:
             pass
 
     sections = {"resource": [{"use": "never"}]}
@@ -67,7 +67,7 @@ def test_a_newcomer_that_lacks_a_resource_takes_no_seat(make_bench: Any) -> None
     b.step()
     b.add("high", 4, 2, priority=0)
     assert b.steps(20) == [{"low": 1}] * 20
-    assert low.num_displacements == 0
+    assert low.num_policy_preemptions == 0
 
 
 @pytest.mark.parametrize("gates", [[], [{"use": "full-need"}]])
@@ -79,7 +79,7 @@ def test_blocks_that_are_not_enough_are_not_taken(make_bench: Any, gates: Any) -
     b.step()
     b.add("high", 24, 1, priority=0)
     assert b.step() == {"equal": 1, "low": 1}
-    assert (low.num_displacements, low.num_preemptions) == (0, 0)
+    assert (low.num_policy_preemptions, low.num_preemptions) == (0, 0)
     b.drain()
 
 
@@ -89,7 +89,7 @@ def test_several_give_their_blocks_where_one_is_not_enough(make_bench: Any) -> N
     b.step()
     b.add("high", 20, 1, priority=0)  # 5 blocks: one is free, two requests give two each
     assert b.step() == {"low2": 1, "low3": 1, "high": 20}
-    assert [low.num_displacements for low in lows] == [1, 1, 0, 0]
+    assert [low.num_policy_preemptions for low in lows] == [1, 1, 0, 0]
     b.drain()
 
 
@@ -113,7 +113,7 @@ def test_blocks_that_others_share_are_not_counted(make_bench: Any) -> None:
     b.step()
     b.add("high", 8, 1, priority=0)  # 2 blocks: low would give only one
     assert b.step() == {"urgent": 1, "low": 1}
-    assert low.num_displacements == 0
+    assert low.num_policy_preemptions == 0
     b.drain()
 
 
@@ -128,7 +128,7 @@ def test_blocks_in_flight_are_waited_for_and_no_more_are_taken(
     if with_high:
         b.add("high", 12, 1, priority=0)
     b.schedule()
-    assert [low.num_displacements for low in lows] == ([1, 0] if with_high else [0, 0])
+    assert [low.num_policy_preemptions for low in lows] == ([1, 0] if with_high else [0, 0])
     second, b.plan = b.plan, first
     b.update()
     b.schedule()
@@ -148,7 +148,7 @@ def test_the_budget_of_those_that_give_way_goes_to_the_newcomer(make_bench: Any)
 
 
 def test_paused_blocks_are_not_taken_for_a_request_that_a_gate_holds(make_bench: Any) -> None:
-    gate = type("G", (Defers,), {"phase": "sized"})
+    gate = type("G", (Defers,), {"phase": "filter"})
     parts = {"plugins": [make_plugin(gate=[gate])], "sections": {"gate": [{"use": "defers"}]}}
     b = displacing(make_bench, max_num_seqs=1, block_size=4, usable=6, **parts)
     low = b.add("low", 8, 9, priority=5)

@@ -18,18 +18,18 @@ from batchwright.clock import VirtualClock
 from batchwright.hookspecs import component_kinds
 from batchwright.protocols import (
     Control,
-    ExecutorHalf,
     Feature,
+    FeatureComponent,
     Gate,
     Limit,
     Observer,
-    Part,
     Predictor,
     Preemption,
     PrefixHit,
     Resource,
     SchedulingPolicy,
     Victim,
+    WorkerSide,
 )
 from batchwright.protocols.control import Caps
 from batchwright.queues import KeyedQueue, WaitingQueue
@@ -37,7 +37,7 @@ from batchwright.request import RequestStatus
 from batchwright.request_view import RequestView
 from batchwright.step_view import StepView
 from batchwright.testing import Driver, ScriptedExecutor, make_plugin, make_request
-from batchwright.verdicts import ADMIT, Pause, Skip, Stop
+from batchwright.verdicts import ADMIT, Defer, Preempt, Stop
 from batchwright_plugins.kv import Lru, PagedKV, Sha256
 
 
@@ -81,11 +81,11 @@ class SanePolicy(SchedulingPolicy):
 
     def on_add(self, request: Any) -> None:
         self.ctx.predict(request)
-        self.ctx.mark(request, at_computed=request.num_prompt_tokens + 2)
+        self.ctx.call_at_tokens(request, num_computed_tokens=request.num_prompt_tokens + 2)
         for seconds in range(3):
-            self.ctx.alarm(self.ctx.clock.now() + seconds)
+            self.ctx.call_at(self.ctx.clock.now() + seconds)
 
-    def displaces(self, waiting: Any, running: Any) -> bool:
+    def preempts(self, waiting: Any, running: Any) -> bool:
         return waiting.priority < running.priority
 
 
@@ -93,14 +93,14 @@ class SaneGate(Gate):
     name = "mine"
 
     def on_add(self, request: Any) -> None:
-        self.ctx.alarm(self.ctx.clock.now() + 1)
+        self.ctx.call_at(self.ctx.clock.now() + 1)
 
 
 class SaneLimit(Limit):
     name = "mine"
     affects_decode = True
 
-    def grant(self, request: Any, num_tokens: int, view: Any) -> int:
+    def max_tokens(self, request: Any, num_tokens: int, view: Any) -> int:
         return num_tokens
 
 
@@ -118,9 +118,9 @@ class SaneResource(Resource):
             self.held[request.request_id] = None
         return request.request_id in self.held
 
-    def release(self, request: Any) -> None:
+    def unreserve(self, request: Any) -> None:
         del self.held[request.request_id]
-        self.ctx.release("seat")
+        self.ctx.signal("seat")
 
     def waits_for(self, request: Any) -> str | None:
         return "seat"
@@ -147,7 +147,7 @@ class SanePredictor(Predictor):
         return [3.0] * len(requests)
 
 
-class Echo(ExecutorHalf):
+class Echo(WorkerSide):
     def after_step(self, plan: Any, output: Any) -> Any:
         return plan.step_id
 
@@ -155,7 +155,7 @@ class Echo(ExecutorHalf):
 class SaneFeature(Feature):
     name = "mine"
 
-    def executor_half(self) -> Any:
+    def worker_side(self) -> Any:
         return Echo()
 
 
@@ -163,7 +163,7 @@ class SaneControl(Control):
     name = "mine"
 
     def on_add(self, request: Any) -> None:
-        self.ctx.mark(request, at_computed=request.num_prompt_tokens + 2)
+        self.ctx.call_at_tokens(request, num_computed_tokens=request.num_prompt_tokens + 2)
 
 
 class SaneObserver(Observer):
@@ -235,28 +235,36 @@ CASES: dict[str, dict[str, Case]] = {
         "key": Case("request", [None, "x", NAN, True, object(), (1, NAN), [1]]),
         "requeue": Case("request"),
         "running_key": Case("request", [None, "x", NAN, True, Unspeakable()]),
-        "yield_running": Case(
-            "step", [None, 5, [None], [STRANGER], [Pause(STRANGER)], [Pause(ENDED)]]
+        "running_to_preempt": Case(
+            "step",
+            [
+                None,
+                5,
+                [None],
+                [STRANGER],
+                [Preempt(STRANGER, keep_blocks=True)],
+                [Preempt(ENDED, keep_blocks=True)],
+            ],
         ),
-        "displaces": Case("step", without()),
+        "preempts": Case("step", without()),
         "account": Case("request", [[], {}, Unspeakable()]),
-        "on_mark": Case("step"),
-        "on_alarm": Case("step"),
+        "on_tokens": Case("step"),
+        "on_timer": Case("step"),
     },
     "gate": {
         **ABOUT,
-        "submit": Case("refused", [*without(), True, Skip(), Stop()]),
-        "scan": Case("step", without()),
-        "candidate": Case("request", [*without(), True]),
-        "sized": Case("request", [*without(), True]),
-        "on_alarm": Case("step"),
+        "pre_enqueue": Case("refused", [*without(), True, Defer(), Stop()]),
+        "open": Case("step", without()),
+        "pre_filter": Case("request", [*without(), True]),
+        "filter": Case("request", [*without(), True]),
+        "on_timer": Case("step"),
     },
     "control": {
         **ABOUT,
         "caps": Case("step", [*without(None), Caps(num_tokens=-1), Caps(num_admissions=NAN)]),
-        "on_mark": Case("step"),
+        "on_tokens": Case("step"),
     },
-    "limit": {**ABOUT, "grant": Case("request", [*without(), True])},
+    "limit": {**ABOUT, "max_tokens": Case("request", [*without(), True])},
     "resource": {
         **ABOUT,
         "never": Case("refused", without(None, "x")),
@@ -273,11 +281,11 @@ CASES: dict[str, dict[str, Case]] = {
     },
     "feature": {
         **ABOUT,
-        "contents": Case("start", [None, 5, [None], [Part(SaneVictim)], [Part(5)]]),
-        "executor_half": Case("start"),
+        "contents": Case("start", [None, 5, [None], [FeatureComponent(SaneVictim)], [Part(5)]]),
+        "worker_side": Case("start"),
         "check": Case("refused", without(None, "x")),
-        "say": Case("step"),
-        "hear": Case("step"),
+        "build_metadata": Case("step"),
+        "update_from_worker": Case("step"),
         "on_restart": Case("step"),
     },
     "observer": {
@@ -304,7 +312,7 @@ CASES: dict[str, dict[str, Case]] = {
         "num_own_blocks": Case("logged"),
         "audit": Case("logged"),
         "published_blocks": Case("logged"),
-        "leap": Case("logged"),  # called in simulations alone: see tests/simulation
+        "leap": Case("logged"),  # called in simulations alone: see tests/lab/simulation
         "num_usable_blocks": Case("logged"),
         "num_free_blocks": Case("run"),
         "usage": Case("logged"),
@@ -357,7 +365,7 @@ def test_every_method_has_its_hostile_component() -> None:
         if kind not in ELSEWHERE:
             assert declared(base) == set(CASES[kind]), kind
     assert declared(WaitingQueue) == set(QUEUE) | QUEUE_UNCALLED
-    assert declared(ExecutorHalf) == {"before_step", "after_step", "on_restart"}
+    assert declared(WorkerSide) == {"before_step", "after_step", "on_restart"}
 
 
 # -- Mischief ------------------------------------------------------------------------------
@@ -412,7 +420,7 @@ def scheduler_of(kind: str, cls: type, mischief: Mischief, **scheduler: Any) -> 
         "scheduler": {
             "max_num_seqs": 3,
             "max_num_batched_tokens": 16,
-            "max_displacements": 2,
+            "max_policy_preemptions": 2,
             "policy": "mine",
             **scheduler,
         },
@@ -445,10 +453,10 @@ REQUESTS = [
 
 
 def driver_of(scheduler: Scheduler) -> Driver:
-    limits = scheduler.limits
+    limits = scheduler.sizes
     executor = ScriptedExecutor.standalone(limits.num_blocks, limits.block_size)
     for feature in scheduler.components.features:
-        executor.install(feature.name, feature.executor_half())
+        executor.install(feature.name, feature.worker_side())
     return Driver(scheduler, executor)
 
 
@@ -622,10 +630,8 @@ def test_failing_at_start(kind: str, method: str, act: Any) -> None:
     cls = hostile(SANE[kind], method, mischief)
     if method == "setup":
         cls = type("Cls", (cls,), {"setup": boom})
-    if method == "executor_half":
-        with pytest.raises(
-            PluginError, match=r"feature 'mine'.*executor_half\(\): failed: Runtime"
-        ):
+    if method == "worker_side":
+        with pytest.raises(PluginError, match=r"feature 'mine'.*worker_side\(\): failed: Runtime"):
             engine_of(cls)
         return
     where = r"__init__" if method == "make_queue" else rf"{method}\(\)"
@@ -704,8 +710,8 @@ def test_a_queue_that_loses_requests_ends_the_run(method: str) -> None:
     policy = queue_policy(method, mischief)
 
     class HoldBack(SaneGate):
-        def candidate(self, request: Any, view: Any) -> Any:
-            return Skip() if request.request_id == "good" and view.step_id < 2 else ADMIT
+        def pre_filter(self, request: Any, view: Any) -> Any:
+            return Defer() if request.request_id == "good" and view.step_id < 2 else ADMIT
 
     mischief.only = "" if method == "forget" else "good"
     scheduler = scheduler_from_config(
@@ -729,9 +735,9 @@ def test_a_queue_that_names_who_is_not_queued() -> None:
     policy = queue_policy("peek", mischief)
 
     class ParkBad(SaneGate):
-        def candidate(self, request: Any, view: Any) -> Any:
+        def pre_filter(self, request: Any, view: Any) -> Any:
             waits = request.request_id == "bad" and not self.__dict__.get("opened")
-            return Skip(until="door") if waits else ADMIT
+            return Defer(until="door") if waits else ADMIT
 
     plugins = [make_plugin(policy=[policy], gate=[ParkBad])]
     scheduler = scheduler_from_config(
@@ -749,7 +755,7 @@ def test_a_queue_that_names_who_is_not_queued() -> None:
     assert mischief.num_done == 2
     assert driver.recorder.grants[-1] == {"a": 4, "b": 4}
     scheduler.components.gates[0].opened = True
-    scheduler.release("door")
+    scheduler.signal("door")
     driver.finish()
 
 
@@ -774,9 +780,9 @@ def test_yield_running_may_be_a_generator(make_bench: Any) -> None:
     class Yields(SchedulingPolicy):
         name = "yields"
 
-        def yield_running(self, view: Any) -> Any:
+        def running_to_preempt(self, view: Any) -> Any:
             for request in view.running:
-                yield Pause(request)
+                yield Preempt(request, keep_blocks=True)
 
     b = make_bench(plugins=[make_plugin(policy=[Yields])], policy="yields", max_num_seqs=1)
     b.add("a", 4, 9)
@@ -873,8 +879,8 @@ def test_the_scheduler_cannot_be_reentered(kind: str, method: str, case: Case) -
             except StepError:
                 continue
             mischief.found.append(str(call))
-        component.ctx.notify("nobody")
-        scheduler.release("nobody")
+        component.ctx.signal("nobody")
+        scheduler.signal("nobody")
         return SANE_ANSWER
 
     mischief = Mischief(reenter)

@@ -32,7 +32,7 @@ def scheduler_of(*, observer=None, depth=1, num_blocks=14, **sections):
 
 def run_bare(scheduler, *, max_steps=60):
     """Run without any check of the driver's: whatever is seen, the observer sees."""
-    limits = scheduler.limits
+    limits = scheduler.sizes
     executor = ScriptedExecutor.standalone(limits.num_blocks, limits.block_size, verify=False)
     for _ in range(max_steps):
         if not scheduler.has_unfinished:
@@ -47,14 +47,14 @@ def run_bare(scheduler, *, max_steps=60):
 def leak_a_block(scheduler, monkeypatch):
     """E5: one block of an ended or preempted request is not returned."""
     kv = scheduler.kv_manager
-    release = kv.release
+    release = kv.free
     monkeypatch.setattr(kv, "release", lambda block_ids: release(block_ids[1:]))
 
 
 def free_twice(scheduler, monkeypatch):
     """E5: the blocks of whoever leaves are returned twice."""
     kv = scheduler.kv_manager
-    release = kv.release
+    release = kv.free
 
     def release_twice(block_ids):
         release(block_ids)
@@ -108,7 +108,7 @@ def forget_to_send_a_block(scheduler, monkeypatch):
 
 def overspend(scheduler, monkeypatch):
     """I1: the budget is not looked at."""
-    monkeypatch.setattr(Draft, "allowance", lambda draft, debt: debt)
+    monkeypatch.setattr(Draft, "allowance", lambda draft, num_new_tokens: num_new_tokens)
 
 
 def forget_the_refund(scheduler, monkeypatch):
@@ -128,7 +128,9 @@ def grant_nothing(scheduler, monkeypatch):
     """E3: a grant of 0 tokens gets into the plan."""
     grant = Draft.grant
     monkeypatch.setattr(
-        Draft, "grant", lambda draft, request, num_tokens, debt: grant(draft, request, 0, debt)
+        Draft,
+        "max_tokens",
+        lambda draft, request, num_tokens, num_new_tokens: grant(draft, request, 0, num_new_tokens),
     )
 
 
@@ -176,7 +178,7 @@ def compute_without_slots(scheduler, monkeypatch):
 
 def starve(scheduler, monkeypatch):
     """E6: running requests are granted nothing, for ever."""
-    monkeypatch.setattr(scheduler._running_scan, "_grant", lambda request, debt: 0)
+    monkeypatch.setattr(scheduler._running_scan, "_grant", lambda request, num_new_tokens: 0)
     monkeypatch.setattr(scheduler._state.steady, "enabled", False)
 
 
@@ -402,7 +404,7 @@ def test_e7_notice_for_an_ended_request_is_seen(monkeypatch):
     room = scheduler._state.room
     monkeypatch.setattr(room, "_forget_aside", lambda request: room._aside.pop("A"))
     driver.abort("A")
-    scheduler.notify("x")
+    scheduler.signal("x")
     with pytest.raises(InvariantError, match=r"^E7: schedule\(\) raised KeyError: 'A'"):
         driver.finish()
 
@@ -414,8 +416,8 @@ def test_late_and_repeated_notices_are_harmless():
     driver.add(make_request("A", 6, 6, hints={"park": "x"}), make_request("B", 6, 6))
     driver.abort("A")
     for key in ("x", "x", "never heard of"):
-        scheduler.notify(key)
-        scheduler.release(key)
+        scheduler.signal(key)
+        scheduler.signal(key)
     driver.finish()
     assert driver.recorder.finished == {"A": "abort/aborted", "B": "length/max_tokens"}
 
@@ -428,7 +430,9 @@ def test_i5_block_in_flight_is_handed_out(fenced, monkeypatch):
     driver.add(make_request("A", 9, 12), make_request("B", 9, 2))
     if not fenced:
         fence, kv = scheduler._state.fence, scheduler.kv_manager
-        monkeypatch.setattr(fence, "release", lambda request: kv.free(request.view) or 0)
+        monkeypatch.setattr(
+            fence, "release", lambda request: kv.free(kv.detach(request.view, "finished")) or 0
+        )
     driver.plan()
     driver.plan()
     driver.abort("A")

@@ -12,7 +12,7 @@ from batchwright.protocols import Gate, Observer, Resource, SchedulingPolicy, Vi
 from batchwright.queues import KeyedQueue
 from batchwright.request import CacheKey
 from batchwright.testing import make_plugin
-from batchwright.verdicts import ADMIT, Park, Reject, Skip, Stop
+from batchwright.verdicts import ADMIT, Defer, Reject, Stop, Wait
 from batchwright_plugins.kv.paged import PagedKV
 
 
@@ -29,8 +29,8 @@ def bench_with(make_bench: Any, kind: str, cls: type, **options: Any) -> Any:
 class TestKeysThatAreNoStrings:
     """A request put aside under such a key would never come back, or never leave the scan."""
 
-    @pytest.mark.parametrize("verdict", [Skip, Park])
-    @pytest.mark.parametrize("phase", ["candidate", "sized"])
+    @pytest.mark.parametrize("verdict", [Defer, Wait])
+    @pytest.mark.parametrize("phase", ["pre_filter", "filter"])
     @pytest.mark.parametrize("key", [5, ("a",), ["a"]])
     def test_key_of_a_gate(self, make_bench: Any, verdict: Any, phase: str, key: Any) -> None:
         def judge(self: Any, request: Any, *rest: Any) -> Any:
@@ -44,14 +44,14 @@ class TestKeysThatAreNoStrings:
 
     def test_verdicts_say_what_they_expect(self) -> None:
         for make in (
-            lambda: Park(None),
-            lambda: Skip(None, 3),
+            lambda: Wait(None),
+            lambda: Defer(None, 3),
             lambda: Stop(1),
             lambda: Reject(None),
         ):  # type: ignore[arg-type]
             with pytest.raises(TypeError, match="must be a string"):
                 make()
-        assert Skip().until is None
+        assert Defer().until is None
 
     @pytest.mark.parametrize("key", [5, ["a"]])
     def test_key_of_a_resource(self, make_bench: Any, key: Any) -> None:
@@ -61,7 +61,7 @@ class TestKeysThatAreNoStrings:
             def reserve(self, request: Any) -> bool:
                 return bool(request.request_id != "bad")
 
-            def release(self, request: Any) -> None: ...
+            def unreserve(self, request: Any) -> None: ...
 
             def waits_for(self, request: Any) -> Any:
                 return key
@@ -78,18 +78,20 @@ class TestAppointmentsThatNeverCome:
 
     @pytest.mark.parametrize("time", [None, "soon", [1]])
     def test_alarm_at_no_number(self, make_bench: Any, caplog: Any, time: Any) -> None:
-        policy = self.policy(lambda self, request: self.ctx.alarm(time))
+        policy = self.policy(lambda self, request: self.ctx.call_at(time))
         self.is_a_fault_of(policy, make_bench, caplog, "TypeError")
 
     @pytest.mark.parametrize("time", [float("nan"), float("inf"), -float("inf")])
     def test_alarm_that_hides_others(self, make_bench: Any, caplog: Any, time: float) -> None:
         """NaN would keep all later alarms from ringing, inf the progress guard from acting."""
-        policy = self.policy(lambda self, request: self.ctx.alarm(time))
+        policy = self.policy(lambda self, request: self.ctx.call_at(time))
         self.is_a_fault_of(policy, make_bench, caplog, "ValueError: an alarm needs a finite")
 
     @pytest.mark.parametrize("position", [None, "3", 2.5])
     def test_mark_at_no_position(self, make_bench: Any, caplog: Any, position: Any) -> None:
-        policy = self.policy(lambda self, request: self.ctx.mark(request, at_computed=position))
+        policy = self.policy(
+            lambda self, request: self.ctx.call_at_tokens(request, num_computed_tokens=position)
+        )
         self.is_a_fault_of(policy, make_bench, caplog, "TypeError")
 
     @pytest.mark.parametrize("notice", ["release", "notify"])
@@ -240,7 +242,7 @@ def test_the_end_of_one_may_end_others_of_its_step(make_bench: Any) -> None:
 class TestCallsFromWithin:
     """What is called in the middle of a step waits for its end, or is refused."""
 
-    @pytest.mark.parametrize("phase", ["candidate", "sized"])
+    @pytest.mark.parametrize("phase", ["pre_filter", "filter"])
     def test_a_gate_aborts_its_candidate(self, make_bench: Any, phase: str) -> None:
         def judge(self: Any, request: Any, *rest: Any) -> Any:
             request.hints["scheduler"].abort(request.request_id)
@@ -367,8 +369,8 @@ class TestPoliciesThatLoseRequests:
         class Gatekeeper(Gate):
             name = "gatekeeper"
 
-            def candidate(self, request: Any, view: Any) -> Any:
-                return Park("key") if request.request_id == "a" else ADMIT
+            def pre_filter(self, request: Any, view: Any) -> Any:
+                return Wait("key") if request.request_id == "a" else ADMIT
 
         seen: list[Any] = []
         methods = {"name": "p", "make_queue": lambda self: Stubborn(self.key)}
@@ -512,7 +514,7 @@ class TestPlaces:
         [
             ("return 1 / 0", "key() raised ZeroDivisionError: division by zero (my_policy.py:5)"),
             ("return sorted(None)", "object is not iterable (my_policy.py:5)"),
-            ("self.ctx.alarm('soon')", "(my_policy.py:5)"),
+            ("self.ctx.call_at('soon')", "(my_policy.py:5)"),
         ],
     )
     def test_of_what_was_raised(self, written: Any, body: str, what: str) -> None:
@@ -521,7 +523,7 @@ class TestPlaces:
         assert "policy 'mine'" in detail
 
     def test_of_a_wrong_answer(self, written: Any, caplog: Any) -> None:
-        scheduler = written("return 7", "yield_running(self, view)")
+        scheduler = written("return 7", "running_to_preempt(self, view)")
         scheduler.add_request(Request(request_id="a", prompt_token_ids=[1, 2]))
         scheduler.schedule()
         assert "'int' object is not iterable (my_policy.py:4)" in caplog.text

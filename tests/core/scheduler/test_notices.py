@@ -17,9 +17,9 @@ import pytest
 from batchwright import RequestRefusedError, RequestStatus
 from batchwright.assembly import scheduler_from_config
 from batchwright.clock import VirtualClock
-from batchwright.protocols import ExecutorHalf, Feature, Gate, Part, Resource
+from batchwright.protocols import Feature, FeatureComponent, Gate, Resource, WorkerSide
 from batchwright.testing import Driver, ScriptedExecutor, make_plugin, make_request
-from batchwright.verdicts import ADMIT, Park
+from batchwright.verdicts import ADMIT, Wait
 
 
 @pytest.fixture(autouse=True)
@@ -40,38 +40,38 @@ class Transfers(Feature):
     def setup(self) -> None:
         self.to_ask: list[tuple[str, Any]] = []
 
-    def contents(self) -> Any:
-        return [Part(TransferGate)]
+    def components(self) -> Any:
+        return [FeatureComponent(TransferGate)]
 
-    def executor_half(self) -> Any:
+    def worker_side(self) -> Any:
         return TransferHalf()
 
-    def say(self, plan: Any) -> Any:
+    def build_metadata(self, plan: Any) -> Any:
         asked, self.to_ask = self.to_ask, []
         return asked or None
 
-    def hear(self, extra: Any) -> None:
+    def update_from_worker(self, extra: Any) -> None:
         for key in extra:
-            self.ctx.notify(key)
+            self.ctx.signal(key)
 
-    def on_alarm(self, key: str) -> None:
-        self.ctx.notify(key)
+    def on_timer(self, key: str) -> None:
+        self.ctx.signal(key)
 
 
 class TransferGate(Gate):
     name = "transfer-gate"
 
-    def submit(self, request: Any) -> Any:
+    def pre_enqueue(self, request: Any) -> Any:
         script = request.features.get("transfers")
         if script is None:
             return ADMIT
         feature = self.ctx.parts["feature"]
         feature.to_ask.append((request.request_id, script))
-        feature.ctx.alarm(self.ctx.clock.now() + LEASE, request.request_id)
-        return Park(request.request_id)
+        feature.ctx.call_at(self.ctx.clock.now() + LEASE, request.request_id)
+        return Wait(request.request_id)
 
 
-class TransferHalf(ExecutorHalf):
+class TransferHalf(WorkerSide):
     """Answers as each request's script says: after so many steps, each time anew."""
 
     def __init__(self) -> None:
@@ -98,7 +98,7 @@ def driver_of(*, depth: int = 1, usable: int = 8, size: int = 16, **scheduler: A
         plugins=[make_plugin(feature=[Transfers])],
     )
     executor = ScriptedExecutor.standalone(usable + 1, size)
-    executor.install("transfers", made.components.features[0].executor_half())
+    executor.install("transfers", made.components.features[0].worker_side())
     return Driver(made, executor, depth=depth)
 
 
@@ -198,7 +198,7 @@ def test_b21_parked_requests_take_no_seat(script: Any) -> None:
     driver.turn()
     assert driver.recorder.grants == [{"P": 8}]
     parked = driver.scheduler.requests["S0"]
-    assert parked.waiting_reason == "gate 'transfer-gate' (parked on 'S0')"
+    assert parked.waiting_reason == "gate 'transfer-gate' (waits for 'S0')"
     driver.finish()
 
 
@@ -213,7 +213,7 @@ def test_random_notices_break_nothing(depth: int) -> None:
             driver.add(loads(f"r{i}", draw.randint(1, 20), draw.randint(1, 9), *script))
             for _ in range(draw.randint(0, 3)):
                 driver.turn()
-            for notice in (driver.scheduler.notify, driver.scheduler.release):
+            for notice in (driver.scheduler.signal, driver.scheduler.signal):
                 notice(f"r{draw.randint(0, 20)}")
             if draw.random() < 0.3:
                 driver.abort(f"r{draw.randint(0, i)}")
@@ -239,12 +239,12 @@ class Adapters(Resource):
         self.users.setdefault(name, []).append(request.request_id)
         return True
 
-    def release(self, request: Any) -> None:
+    def unreserve(self, request: Any) -> None:
         if request.adapter is not None:
             self.users[request.adapter].remove(request.request_id)
             if not self.users[request.adapter]:
                 del self.users[request.adapter]
-                self.ctx.release("adapter slot")
+                self.ctx.signal("adapter slot")
 
     def waits_for(self, request: Any) -> str:
         return "adapter slot"
@@ -302,7 +302,7 @@ class ItemCache(Resource):
             self.sizes[item] = size
         return True
 
-    def release(self, request: Any) -> None:
+    def unreserve(self, request: Any) -> None:
         for item in dict(request.hints["items"]):
             self.users[item].remove(request.request_id)
             if not self.users[item]:

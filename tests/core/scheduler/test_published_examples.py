@@ -46,7 +46,7 @@ def long_prefill(threshold: int) -> list[dict[str, Any]]:
 
 
 def drafting(scheduler: Scheduler) -> Driver:
-    limits = scheduler.limits
+    limits = scheduler.sizes
     options = {"num_draft_tokens": 4, "draft_errors_one_in": 1 << 40}
     executor = DraftsForOne.standalone(limits.num_blocks, limits.block_size, **options)
     return Driver(scheduler, executor)

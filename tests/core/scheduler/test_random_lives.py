@@ -44,7 +44,7 @@ def chaotic(base, *methods):
                     # (Else it ends right behind the plan, which the driver's check of the
                     # plan cannot know.)
                     SCHEDULERS[-1].abort(f"r{self.ctx.random.randint(0, 20)}")
-                self.ctx.notify("x")
+                self.ctx.signal("x")
             return plain(self, *args)
 
         return misbehave
@@ -55,7 +55,7 @@ def chaotic(base, *methods):
 
 
 class Passive(Limit):
-    def grant(self, request, num_tokens, view):
+    def max_tokens(self, request, num_tokens, view):
         return num_tokens
 
 
@@ -63,7 +63,7 @@ class Seats(Resource):
     def reserve(self, request):
         return True
 
-    def release(self, request):
+    def unreserve(self, request):
         pass
 
 
@@ -80,11 +80,13 @@ EVENTS = ("on_add", "on_admit", "on_preempt", "on_finish")
 SCHEDULERS = []
 CHAOS = make_plugin(
     policy=[
-        chaotic(Priority, "key", "requeue", "running_key", "yield_running", "displaces", *EVENTS)
+        chaotic(
+            Priority, "key", "requeue", "running_key", "running_to_preempt", "preempts", *EVENTS
+        )
     ],
-    gate=[chaotic(Gate, "submit", "scan", "candidate", "sized", *EVENTS)],
+    gate=[chaotic(Gate, "pre_enqueue", "open", "pre_filter", "filter", *EVENTS)],
     control=[chaotic(Control, "caps", *EVENTS)],
-    limit=[chaotic(Passive, "grant", *EVENTS)],
+    limit=[chaotic(Passive, "max_tokens", *EVENTS)],
     resource=[chaotic(Seats, "never", "reserve", "release", "waits_for", *EVENTS)],
     victim=[chaotic(Lifo, "choose", *EVENTS)],
     preemption=[chaotic(Recompute, "keep", *EVENTS)],
@@ -164,7 +166,7 @@ def draw_config(draw, max_depth):
     controls = [{"use": "moody"}] if kv["num_blocks"] % 3 == 0 else []
     return {
         "scheduler": scheduler,
-        "policy": {"priority": {"displaces": scheduler["policy"] == "priority"}},
+        "policy": {"priority": {"preempts": scheduler["policy"] == "priority"}},
         "model": model,
         "kv": kv,
         "gate": gates,
@@ -222,7 +224,7 @@ class Life:
             (deed,) = self.draw.choices(deeds, weights=[20, 6, 35, 22, 8, 6, 6])
             deed()
         for key in "xy":
-            self.scheduler.notify(key)
+            self.scheduler.signal(key)
             self.gate.open(key)
         self.driver.finish(max_steps=5000)
         return self.driver.recorder
@@ -251,7 +253,7 @@ class Life:
 
     def fill_seats(self):
         """Leave one seat, or few, beside what runs once the first of a burst does."""
-        free = self.scheduler.limits.max_num_seqs - len(self.scheduler.running)
+        free = self.scheduler.sizes.max_num_seqs - len(self.scheduler.running)
         for _ in range(free - 2 if self.draw.random() < 0.7 else 0):
             self.add_one(evolve(draw_request(self.draw), num_shared=0, num_own=1, hints={}))
         self.turns(self.draw.randint(1, 2))
@@ -287,8 +289,8 @@ class Life:
             self.driver.abort(request_id)
 
     def notice(self):
-        self.scheduler.notify(self.draw.choice("xyz"))
-        self.scheduler.release(self.draw.choice("xyz"))
+        self.scheduler.signal(self.draw.choice("xyz"))
+        self.scheduler.signal(self.draw.choice("xyz"))
         if self.draw.random() < 0.5:
             self.gate.open(self.draw.choice("xy"))
 

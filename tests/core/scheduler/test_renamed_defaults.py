@@ -21,9 +21,9 @@ from batchwright.plugin_manager import PluginManager
 COPIES = """
     from importlib import import_module
 
-    from batchwright import hookimpl
+    from batchwright.plugin import hookimpl
     from batchwright.default_plugins import DEFAULT_PLUGINS
-    from batchwright.offer import Offer
+    from batchwright.lazy_component import Offer
 
     KINDS = (
         "policy", "gate", "limit", "victim", "preemption", "predictor", "estimator",

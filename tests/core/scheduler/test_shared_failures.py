@@ -23,7 +23,7 @@ class Eager(SchedulingPolicy):
     def key(self, request):
         return request.priority
 
-    def displaces(self, waiting, running):
+    def preempts(self, waiting, running):
         return waiting.priority < running.priority
 
 
@@ -44,7 +44,7 @@ def driver_of(
         "model": {"max_model_len": 256},
     }
     if policy == "priority":
-        config["policy"] = {"priority": {"displaces": True}}
+        config["policy"] = {"priority": {"preempts": True}}
     if limit != "long-prefill":
         config["limit"] = [{"use": limit}]
     plugins = [make_plugin(policy=[Eager], limit=[EndsInGrant])]
@@ -207,7 +207,7 @@ class EndsInGrant(Limit):
 
     name = "ends-in-grant"
 
-    def grant(self, request, num_tokens, view):
+    def max_tokens(self, request, num_tokens, view):
         if request.request_id == "R" and request.num_computed_tokens == 16:
             self.ctx.end(request, "because")
         return min(num_tokens, 16)

@@ -71,13 +71,13 @@ def add(driver, plan, request_id):
 def finish(driver):
     """Let everything come that was waited for, and run to the end."""
     for key in KEYS:
-        driver.scheduler.notify(key)
+        driver.scheduler.signal(key)
         hint_gate(driver).open(key)
     driver.finish(max_steps=3000)
     kv = driver.scheduler.kv_manager
     for request in driver.requests:
         if request.finish.detail == "kv_capacity":
-            size = driver.scheduler.limits.block_size
+            size = driver.scheduler.sizes.block_size
             assert request.num_tokens > kv.num_usable_blocks * size - 1
             assert request.num_preemptions <= 1 or len(driver.requests) > 1
 
@@ -138,11 +138,11 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     @rule(key=st.sampled_from([*KEYS, "unknown"]))
     def notify(self, key):
-        self.scheduler.notify(key)
+        self.scheduler.signal(key)
 
     @rule(key=st.sampled_from([*KEYS, "unknown"]))
     def release(self, key):
-        self.scheduler.release(key)
+        self.scheduler.signal(key)
 
     @rule(key=st.sampled_from(KEYS))
     def open_key(self, key):
@@ -212,7 +212,7 @@ def apply(driver, operation, argument, number):
     elif operation == "open":
         hint_gate(driver).open(argument)
     else:
-        driver.scheduler.notify(argument)
+        driver.scheduler.signal(argument)
 
 
 def run_operations(config, operations, *, visit_everyone, num_draft_tokens=0):

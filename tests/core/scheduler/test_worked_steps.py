@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from batchwright.plugin import hookimpl
 
-from batchwright import hookimpl
 from batchwright.protocols import Gate
-from batchwright.verdicts import ADMIT, Park, Skip
+from batchwright.verdicts import ADMIT, Defer, Wait
 
 
 @pytest.fixture(params=["sha256", "xxh3-128"])
@@ -229,13 +229,13 @@ class HintGate(Gate):
         self.looked_at: list[str] = []
         self.is_open = False
 
-    def submit(self, request: Any) -> Any:
-        return Park("door") if request.hints.get("park") else ADMIT
+    def pre_enqueue(self, request: Any) -> Any:
+        return Wait("door") if request.hints.get("park") else ADMIT
 
-    def candidate(self, request: Any, view: Any) -> Any:
+    def pre_filter(self, request: Any, view: Any) -> Any:
         self.looked_at.append(request.request_id)
         if request.hints.get("skip") and not self.is_open:
-            return Skip(until="door")
+            return Defer(until="door")
         return ADMIT
 
 
@@ -267,7 +267,7 @@ def test_w10_own_place_after_parking(bench: Any, how: str) -> None:
     assert "R3" in b.finished
 
     gate.is_open = True
-    (b.scheduler.notify if how == "park" else b.scheduler.release)("door")
+    (b.scheduler.signal if how == "park" else b.scheduler.signal)("door")
     b.scheduler.resume()
     assert list(b.step()) == ["R2", "R1", "R4"]
     assert gate.looked_at == ["R1", "R4"]

@@ -22,26 +22,26 @@ from batchwright.protocols import (
     Control,
     Estimator,
     Eviction,
-    ExecutorHalf,
     Feature,
+    FeatureComponent,
     Gate,
     Hasher,
     Limit,
     Observer,
-    Part,
     Predictor,
     Preemption,
     Resource,
     SchedulingPolicy,
     Victim,
+    WorkerSide,
     Workload,
 )
 from batchwright.queues import WindowQueue
 from batchwright.testing.conformance import CONFORMANCE, Conformance, conformance_for
 from batchwright.testing.executor import ScriptedExecutor
 from batchwright.testing.spy import Spy, overridden_methods
-from batchwright.verdicts import ADMIT, Skip, Stop
-from batchwright_plugins.attention.torch_paged import TorchAttention
+from batchwright.verdicts import ADMIT, Defer, Stop
+from batchwright_engine.attention.torch_paged import TorchAttention
 from batchwright_plugins.kv.paged import PagedKV
 
 
@@ -99,11 +99,11 @@ class TwoSlots(Resource):
         self.held[request.client] = self.held.get(request.client, 0) + 1
         return True
 
-    def release(self, request):
+    def unreserve(self, request):
         self.held[request.client] -= 1
         if not self.held[request.client]:
             del self.held[request.client]
-            self.ctx.release("slot")
+            self.ctx.signal("slot")
 
     def waits_for(self, request):
         return "slot"
@@ -115,10 +115,10 @@ class HalfSteps(Control):
     name = "half-steps"
 
     def caps(self, view):
-        return Caps(num_tokens=self.ctx.limits.max_num_batched_tokens // 2)
+        return Caps(num_tokens=self.ctx.sizes.max_num_batched_tokens // 2)
 
 
-class Counted(ExecutorHalf):
+class Counted(WorkerSide):
     def after_step(self, plan, output):
         return plan.total_num_scheduled_tokens
 
@@ -131,19 +131,19 @@ class Echo(Feature):
     def setup(self) -> None:
         self.num_heard = 0
 
-    def contents(self):
-        return [Part(Eight)]
+    def components(self):
+        return [FeatureComponent(Eight)]
 
-    def executor_half(self):
+    def worker_side(self):
         return Counted()
 
     def check(self, request, data):
         return None if data == "hello" else "say hello"
 
-    def say(self, plan):
+    def build_metadata(self, plan):
         return "hello"
 
-    def hear(self, extra):
+    def update_from_worker(self, extra):
         self.num_heard += extra
 
 
@@ -152,7 +152,7 @@ class Eight(Limit):
 
     name = "eight"
 
-    def grant(self, request, num_tokens, view):
+    def max_tokens(self, request, num_tokens, view):
         return min(num_tokens, 8)
 
 
@@ -174,7 +174,7 @@ def test_halves_of_features_are_heard() -> None:
     suite = conformance_for("feature", Echo, says="hello")()
     scheduler = suite.scheduler()
     driver = suite.serve(scheduler, suite.arrivals())
-    assert driver.executor.has_halves
+    assert driver.executor.has_worker_sides
     granted = sum(plan["total_num_scheduled_tokens"] for plan in driver.recorder.plans)
     assert scheduler.components.features[0].num_heard == granted
 
@@ -225,7 +225,7 @@ class Rekeys(SchedulingPolicy):
 
     name = "rekeys"
 
-    def yield_running(self, view):
+    def running_to_preempt(self, view):
         return ()
 
     def running_key(self, request):
@@ -234,13 +234,13 @@ class Rekeys(SchedulingPolicy):
     def key(self, request):
         return 0
 
-    def on_mark(self, request, payload):
+    def on_tokens(self, request, payload):
         for waiting in list(self.queue):
             self.queue.rekey(waiting)
-        self.ctx.mark(request, at_computed=request.num_computed_tokens + 1)
+        self.ctx.call_at_tokens(request, num_computed_tokens=request.num_computed_tokens + 1)
 
     def on_admit(self, request, hit, need):
-        self.ctx.mark(request, at_computed=request.num_computed_tokens + 1)
+        self.ctx.call_at_tokens(request, num_computed_tokens=request.num_computed_tokens + 1)
 
 
 class Quarrels(SchedulingPolicy):
@@ -248,7 +248,7 @@ class Quarrels(SchedulingPolicy):
 
     name = "quarrels"
 
-    def displaces(self, waiting, running):
+    def preempts(self, waiting, running):
         return True
 
 
@@ -293,7 +293,7 @@ class Closed(Gate):
 
     name = "closed"
 
-    def candidate(self, request, view):
+    def pre_filter(self, request, view):
         return Stop("closed")
 
 
@@ -302,8 +302,8 @@ class Unreasonable(Gate):
 
     name = "unreasonable"
 
-    def candidate(self, request, view):
-        return ADMIT if not view.num_running else Skip()
+    def pre_filter(self, request, view):
+        return ADMIT if not view.num_running else Defer()
 
 
 class Asks(Gate):
@@ -311,7 +311,7 @@ class Asks(Gate):
 
     name = "asks"
 
-    def candidate(self, request, view):
+    def pre_filter(self, request, view):
         return True
 
 
@@ -338,7 +338,7 @@ class Generous(Limit):
 
     name = "generous"
 
-    def grant(self, request, num_tokens, view):
+    def max_tokens(self, request, num_tokens, view):
         return num_tokens + 1
 
 
@@ -347,7 +347,7 @@ class Stingy(Limit):
 
     name = "stingy"
 
-    def grant(self, request, num_tokens, view):
+    def max_tokens(self, request, num_tokens, view):
         return num_tokens // 2 if num_tokens > 1 else 0
 
 
@@ -363,7 +363,7 @@ class Leaks(Resource):
         self.num_free -= 1
         return self.num_free >= 0
 
-    def release(self, request):
+    def unreserve(self, request):
         self.num_free += 1
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from batchwright import Gate
+from batchwright.plugin import Gate
+
 from batchwright.testing import make_plugin
 from batchwright.verdicts import ADMIT, Stop, Verdict
 
@@ -48,8 +49,8 @@ class AllEnds(Gate):
 
     name = "all-ends"
 
-    def sized(self, request: Any, need: Any, hit: Any, view: Any) -> Verdict:
-        size = self.ctx.limits.block_size
+    def filter(self, request: Any, need: Any, hit: Any, view: Any) -> Verdict:
+        size = self.ctx.sizes.block_size
         ends = [r.num_prompt_tokens + r.max_tokens - 1 for r in (*view.running, request)]
         fits = sum(-(-tokens // size) for tokens in ends) <= view.num_usable_blocks
         return ADMIT if fits else Stop("their ends together do not fit")

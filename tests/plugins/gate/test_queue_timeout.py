@@ -71,7 +71,7 @@ def test_without_a_bound_nobody_is_ended(timeout: Any) -> None:
     b.add("running", 4, 20)
     b.add("waits", 4, 1)
     assert ends(b, 18) == {}
-    assert b.scheduler.next_alarm is None
+    assert b.scheduler.next_timer is None
 
 
 def test_infinite_bounds_are_none(timeout: Any) -> None:
@@ -79,7 +79,7 @@ def test_infinite_bounds_are_none(timeout: Any) -> None:
     b.add("running", 4, 20)
     b.add("waits", 4, 1, slo_class="chat", hints={"queue_timeout": float("inf")})
     assert ends(b, 18) == {}
-    assert b.scheduler.next_alarm is None
+    assert b.scheduler.next_timer is None
     assert b.scheduler.fault_counts == {}
 
 

@@ -30,7 +30,7 @@ def test_a_client_waits_for_the_next_window(quota: Any) -> None:
     b.add("b0", 50, 1, client="b")
     assert b.run(1) == [{"a0": 60, "a1": 40, "b0": 50}]
     reason = "gate 'quota': client 'a' has used 100 of 100 tokens in this window"
-    assert b.scheduler.requests["a2"].waiting_reason == f"{reason} (skipped until 'gate[1] 1')"
+    assert b.scheduler.requests["a2"].waiting_reason == f"{reason} (deferred until 'gate[1] 1')"
     assert b.run(11) == [{}] * 10 + [{"a2": 10}]
 
 
@@ -88,7 +88,7 @@ def test_windows_are_counted_from_the_start_whatever_is_slept_through(quota: Any
     b.add("a0", 10, 1, client="a")
     b.add("a1", 10, 1, client="a")
     assert b.step() == {"a0": 10}
-    assert b.scheduler.next_alarm == 30.0
+    assert b.scheduler.next_timer == 30.0
 
 
 def test_options_are_checked(quota: Any) -> None:

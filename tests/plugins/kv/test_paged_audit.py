@@ -23,9 +23,9 @@ def kv_with_detached_blocks(*, caches):
 @pytest.mark.parametrize("caches", [False, True])
 def test_block_that_is_released_twice_is_seen(caches):
     kv, blocks = kv_with_detached_blocks(caches=caches)
-    kv.release(blocks)
+    kv.free(blocks)
     assert list(kv.audit({})) == []
-    kv.release(blocks[:1])
+    kv.free(blocks[:1])
     assert len(list(kv.audit({}))) >= 1
 
 
@@ -35,8 +35,8 @@ def test_block_that_is_released_twice_is_seen(caches):
 )
 def test_null_block_that_is_released_is_seen(caches, seen):
     kv, blocks = kv_with_detached_blocks(caches=caches)
-    kv.release(blocks)
-    kv.release([0])
+    kv.free(blocks)
+    kv.free([0])
     assert list(kv.audit({})) == [seen]
 
 

@@ -101,7 +101,7 @@ def random_run(scheduler, seed, steps=80):
                 make_request(f"r{step}.{n}", draw.randint(1, 30), draw.randint(1, 30), hints=hints)
             )
         if draw.random() < 0.1:
-            scheduler.notify("x")
+            scheduler.signal("x")
             gate.open("y")
             gate.open_keys.clear()
         if scheduler.requests and draw.random() < 0.2:

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from batchwright.plugin import SchedulingPolicy
 
-from batchwright import SchedulingPolicy
 from batchwright.assembly import scheduler_from_config
 from batchwright.clock import VirtualClock
 from batchwright.exceptions import ConfigError
 from batchwright.testing import Driver, drive, fakes, make_plugin, make_request
-from batchwright.verdicts import Pause
+from batchwright.verdicts import Preempt
 from batchwright_plugins.observer.agreement import Agreement, Series, kendall_tau
 
 
@@ -45,22 +45,22 @@ class Meddler(SchedulingPolicy):
         return request.client
 
     def on_add(self, request):
-        self.ctx.mark(request, at_computed=5, payload="five")
-        self.ctx.alarm(2.0, payload="two")
-        self.ctx.notify("x")
-        self.ctx.release("y")
+        self.ctx.call_at_tokens(request, num_computed_tokens=5, payload="five")
+        self.ctx.call_at(2.0, payload="two")
+        self.ctx.signal("x")
+        self.ctx.signal("y")
         self.ctx.end(request, "by the meddler")
         request.state[self.ctx.slot] = "mine"
 
-    def on_mark(self, request, payload):
+    def on_tokens(self, request, payload):
         assert request.state[self.ctx.slot] == "mine"
         self.heard.append(payload)
 
-    def on_alarm(self, payload):
+    def on_timer(self, payload):
         self.heard.append(payload)
 
-    def yield_running(self, view):
-        yield from map(Pause, view.running)
+    def running_to_preempt(self, view):
+        yield from map(Preempt, view.running)
 
 
 def failing(method: str) -> type[SchedulingPolicy]:
@@ -70,7 +70,7 @@ def failing(method: str) -> type[SchedulingPolicy]:
         self.calls = getattr(self, "calls", 0) + 1
         if self.calls > 2:
             raise ValueError("no more")
-        return () if method == "yield_running" else 0
+        return () if method == "running_to_preempt" else 0
 
     return type("Failing", (SchedulingPolicy,), {"name": "failing", method: fail})
 
@@ -109,7 +109,7 @@ def busy(scheduler: Any, seed: int, steps: int = 120) -> None:
                 )
             )
         if draw.random() < 0.1:
-            scheduler.notify("x")
+            scheduler.signal("x")
         if scheduler.requests and draw.random() < 0.1:
             driver.abort(draw.choice(list(scheduler.requests)))
         driver.turn()
@@ -159,7 +159,7 @@ def test_a_policy_that_watches_hears_its_marks_and_alarms() -> None:
     drive(scheduler, [make_request("A", 4, 4), make_request("B", 40, 2)])
     (shadow,) = (o for o in scheduler.components.observers if o.name == "shadow")
     assert sorted(shadow._policy.heard) == ["five", "five", "two", "two"]
-    ledger = shadow._policy.ctx.ledger
+    ledger = shadow._policy.ctx.usage
     assert ledger[None].prefill_tokens == 44
     assert ledger[None].decode_tokens == 4
     assert "A" not in shadow._policy.ctx._accounts
@@ -207,7 +207,9 @@ def test_wishes_to_yield_are_counted_and_not_granted() -> None:
     assert scheduler.view.num_running == 0
 
 
-@pytest.mark.parametrize("method", ["key", "running_key", "yield_running", "account", "on_finish"])
+@pytest.mark.parametrize(
+    "method", ["key", "running_key", "running_to_preempt", "account", "on_finish"]
+)
 def test_a_shadow_that_fails_is_left_out_with_one_warning(
     method: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -146,6 +146,9 @@ def test_counts_equal_sums_over_the_run(seed, everyone, depth):
 
 def count_decodes(driver, plan):
     """Grants to requests that owed one token: they owe none now, and were granted one."""
-    owed = (driver.scheduler.requests[n].debt + g for n, g in plan.num_scheduled_tokens.items())
+    owed = (
+        driver.scheduler.requests[n].num_new_tokens + g
+        for n, g in plan.num_scheduled_tokens.items()
+    )
     placeholder = 1 if driver.depth > 1 else 0  # the token to come is owed already
-    return sum(1 for debt in owed if debt - placeholder == 1)
+    return sum(1 for num_new_tokens in owed if num_new_tokens - placeholder == 1)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from batchwright.plugin import SchedulingPolicy
 
-from batchwright import SchedulingPolicy
 from batchwright.exceptions import ConfigError
 from batchwright.testing import fakes, make_plugin
 

@@ -48,7 +48,7 @@ def test_a_group_that_never_cools_sets_no_alarm(policy_bench: Any) -> None:
     b.run(1)
     b.add("new", 8, 1)
     b.add("s1", 12, 1, group="s")
-    assert b.scheduler.next_alarm is None
+    assert b.scheduler.next_timer is None
     assert b.order() == ["s1", "new"]
 
 
@@ -89,7 +89,7 @@ def test_a_group_that_is_served_again_stays_warm(policy_bench: Any) -> None:
     b.add("newer", 8, 1)
     b.run(2)
     b.add("s3", 8, 1, group="s")
-    assert b.scheduler.next_alarm is None
+    assert b.scheduler.next_timer is None
     assert [r.state[b.scheduler.components.policy.ctx.slot] for r in queue] == [False] * 4
 
 

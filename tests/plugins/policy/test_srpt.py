@@ -17,7 +17,7 @@ def test_longer_ones_pause_for_shorter_ones_and_go_on(policy_bench: Any) -> None
     assert b.steps(2) == [{"C": 4}, {"C": 1}]
     b.add("D", 4, 8)
     assert b.steps(2) == [{"A": 1}, {"A": 1}]  # 8 left of both: A was there first
-    assert (a.num_recomputed_tokens, a.num_displacements) == (0, 1)
+    assert (a.num_recomputed_tokens, a.num_policy_preemptions) == (0, 1)
     b.drain()
 
 
@@ -35,7 +35,7 @@ def test_as_many_pause_as_wait_and_no_more(policy_bench: Any) -> None:
 
 def test_immune_ones_are_passed_over(policy_bench: Any) -> None:
     """Who has yielded often enough stays; the longest of the others pauses."""
-    b = policy_bench("srpt", max_num_seqs=2, max_displacements=1)
+    b = policy_bench("srpt", max_num_seqs=2, max_policy_preemptions=1)
     b.add("A", 4, 50)
     b.add("B", 4, 40)
     b.step()

@@ -30,7 +30,7 @@ def test_without_weights_it_is_first_come_first_served(window: Any) -> None:
 
 
 def test_scorers_say_what_they_should(window: Any) -> None:
-    b = window(hit=1.0, age=1.0, size=1.0, debt=2.0, max_age=20.0, bench={"max_model_len": 100})
+    b = window(hit=1.0, age=1.0, size=1.0, fairness=2.0, max_age=20.0, bench={"max_model_len": 100})
     policy = b.scheduler.components.policy
     shared = b.tokens(16)
     b.add("first", [*shared, 1], 3, client="x")
@@ -45,8 +45,8 @@ def test_scorers_say_what_they_should(window: Any) -> None:
     assert policy.hit(a) == 16 / 20
     assert policy.age(a) == 0.5
     assert policy.size(a) == 0.8
-    assert policy.debt(a) == 0.0  # its client was served most
-    assert policy.debt(view(b, "B")) == 1.0
+    assert policy.fairness(a) == 0.0  # its client was served most
+    assert policy.fairness(view(b, "B")) == 1.0
     assert policy.score(a) == pytest.approx((0.8 + 0.5 + 0.8 + 0.0) / 5)
     assert policy.score(view(b, "B")) == pytest.approx((0.0 + 0.5 + 0.8 + 2.0) / 5)
 

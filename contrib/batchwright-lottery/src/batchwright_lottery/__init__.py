@@ -1,6 +1,7 @@
 """Lottery scheduling for Batchwright, and a bound on what one client may run."""
 
-from batchwright import Gate, SchedulingPolicy, hookimpl
+from batchwright.plugin import Gate, SchedulingPolicy, hookimpl
+
 from batchwright_lottery.lottery import Lottery
 from batchwright_lottery.max_per_client import MaxPerClient
 

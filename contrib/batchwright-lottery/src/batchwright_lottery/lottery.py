@@ -7,13 +7,10 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from attrs import Factory, frozen
-
-from batchwright import SchedulingPolicy
-from batchwright.option import option
-from batchwright.queues import GroupedQueue
+from batchwright.plugin import GroupedQueue, SchedulingPolicy, option
 
 if TYPE_CHECKING:
-    from batchwright import RequestView
+    from batchwright.plugin import RequestView
 
 __all__ = ["Lottery", "LotteryOptions"]
 

@@ -6,14 +6,10 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from attrs import frozen
-
-from batchwright import Gate
-from batchwright.option import option
-from batchwright.verdicts import ADMIT, Skip, Verdict
+from batchwright.plugin import ADMIT, Defer, Gate, Verdict, option
 
 if TYPE_CHECKING:
-    from batchwright import RequestView
-    from batchwright.step_view import StepView
+    from batchwright.plugin import RequestView, StepView
 
 __all__ = ["MaxPerClient", "MaxPerClientOptions"]
 
@@ -40,11 +36,11 @@ class MaxPerClient(Gate):
     def setup(self) -> None:
         self._num_running: Counter[str | None] = Counter()
 
-    def candidate(self, request: RequestView, view: StepView) -> Verdict:
+    def pre_filter(self, request: RequestView, view: StepView) -> Verdict:
         num_running = self._num_running[request.client]
         if num_running < self.options.requests:
             return ADMIT
-        return Skip(
+        return Defer(
             until=self._key(request),
             reason=f"{num_running} requests of client {request.client!r} run",
         )
@@ -66,7 +62,7 @@ class MaxPerClient(Gate):
         self._num_running[request.client] -= 1
         if not self._num_running[request.client]:
             del self._num_running[request.client]
-        self.ctx.release(self._key(request))
+        self.ctx.signal(self._key(request))
 
     def _key(self, request: RequestView) -> str:
         return f"{self.ctx.path}/{request.client}"

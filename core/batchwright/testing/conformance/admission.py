@@ -11,7 +11,7 @@ from batchwright.request_view import RequestView
 from batchwright.scheduler import Scheduler
 from batchwright.testing.conformance.serving import ServingConformance
 from batchwright.testing.requests import make_request
-from batchwright.verdicts import Admit, Park, Reject, Skip, Stop
+from batchwright.verdicts import Admit, Defer, Reject, Stop, Wait
 
 NUM_WAITING = 200
 
@@ -28,10 +28,10 @@ class GateConformance(ServingConformance):
             spy, scheduler = self.spied()
             self.serve(scheduler, self.arrivals(seed))
             allowed = {
-                "submit": Admit | Reject | Park,
-                "candidate": Admit | Skip | Stop | Reject | Park,
-                "sized": Admit | Skip | Stop | Reject | Park,
-                "scan": bool,
+                "pre_enqueue": Admit | Reject | Wait,
+                "pre_filter": Admit | Defer | Stop | Reject | Wait,
+                "filter": Admit | Defer | Stop | Reject | Wait,
+                "open": bool,
             }
             for method, types in allowed.items():
                 for call in spy.of(method):
@@ -43,7 +43,7 @@ class GateConformance(ServingConformance):
         """A gate is never asked about a request that runs."""
         spy, scheduler = self.spied()
         self.serve(scheduler, self.arrivals())
-        for method in ("submit", "candidate", "sized"):
+        for method in ("pre_enqueue", "pre_filter", "filter"):
             assert not any(call.was_running for call in spy.of(method))
 
     def test_request_that_is_alone_is_served(self) -> None:
@@ -70,13 +70,13 @@ class GateConformance(ServingConformance):
         for _ in range(num_steps):
             self.before_step(driver)
             driver.turn()
-        asked = len(spy.of("candidate"))
+        asked = len(spy.of("pre_filter"))
         assert asked <= num_steps * (8 + 16 + 1), f"{asked} candidates in {num_steps} steps"
 
     def test_scan_is_asked_at_most_once_a_step(self) -> None:
         spy, scheduler = self.spied()
         driver = self.serve(scheduler, self.arrivals())
-        assert len(spy.of("scan")) <= len(driver.recorder.plans)
+        assert len(spy.of("open")) <= len(driver.recorder.plans)
 
 
 class ControlConformance(ServingConformance):
@@ -114,7 +114,7 @@ class LimitConformance(ServingConformance):
         """A whole number from 0 to what it was asked about."""
         spy, scheduler = self.spied()
         self.serve(scheduler, self.arrivals())
-        for call in spy.of("grant"):
+        for call in spy.of("max_tokens"):
             num_tokens = call.arguments[1]
             assert type(call.answer) is int, f"grant() answered {call.answer!r}"
             assert 0 <= call.answer <= num_tokens
@@ -178,7 +178,7 @@ class ResourceConformance(ServingConformance):
             else:
                 assert not resource.reserve(view)
         for view in taken:
-            resource.release(view)
+            resource.unreserve(view)
         again = [view for view in views if resource.reserve(view)]
         assert again == taken
 

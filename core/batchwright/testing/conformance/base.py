@@ -14,12 +14,12 @@ import pytest
 from batchwright.assembly import Assembly
 from batchwright.clock import VirtualClock
 from batchwright.config import LIST_KINDS, SELECTORS, Config
-from batchwright.context import EngineLimits
+from batchwright.context import Sizes
 from batchwright.plugin_checks import class_problem
 from batchwright.plugin_manager import PluginManager
 from batchwright.scheduler import Scheduler
 
-LIMITS = EngineLimits(
+LIMITS = Sizes(
     max_num_seqs=4, max_num_batched_tokens=32, max_model_len=1024, block_size=4, num_blocks=24
 )
 

@@ -127,7 +127,7 @@ class ExecutorConformance(Conformance):
             output = executor.run(plan)
             assert sorted(output.req_ids) == sorted(plan.num_scheduled_tokens)
             for request_id, tokens in zip(output.req_ids, output.sampled_token_ids, strict=True):
-                assert len(tokens) == (scheduler.requests[request_id].debt == 0)
+                assert len(tokens) == (scheduler.requests[request_id].num_new_tokens == 0)
                 assert all(0 <= token < info.vocab_size for token in tokens)
             scheduler.update_from_output(plan, output)
 

@@ -12,7 +12,7 @@ from batchwright.request_view import RequestView
 from batchwright.scheduler import Scheduler
 from batchwright.testing.conformance.serving import ServingConformance
 from batchwright.testing.requests import make_request
-from batchwright.verdicts import Pause, Release
+from batchwright.verdicts import Preempt
 
 NUM_QUIET_STEPS = 20
 NUM_WAITING = 60
@@ -117,17 +117,17 @@ class PolicyConformance(ServingConformance):
         requests = [request.view for request in scheduler.requests.values()]
         for one in requests:
             for other in requests:
-                there, back = policy.displaces(one, other), policy.displaces(other, one)
+                there, back = policy.preempts(one, other), policy.preempts(other, one)
                 assert isinstance(there, bool)
                 assert not (there and back), f"{one.request_id} and {other.request_id}"
 
     def test_yielding_names_running_requests(self) -> None:
-        """``yield_running`` answers Pause and Release of requests that run."""
+        """``running_to_preempt`` answers Pause and Release of requests that run."""
         spy, scheduler = self.spied()
         self.serve(scheduler, self.arrivals(4))
-        for call in spy.of("yield_running"):
+        for call in spy.of("running_to_preempt"):
             for one in call.answer:
-                assert isinstance(one, Pause | Release)
+                assert isinstance(one, Preempt)
                 assert isinstance(one.request, RequestView)
 
     def test_accounts_are_hashable(self) -> None:

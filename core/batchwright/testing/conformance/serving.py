@@ -75,10 +75,10 @@ class ServingConformance(Conformance):
 
     def driver(self, scheduler: Scheduler, *, depth: int = 1) -> Driver:
         """A driver with an executor that has its half of every feature."""
-        limits = scheduler.limits
+        limits = scheduler.sizes
         executor = ScriptedExecutor.standalone(limits.num_blocks, limits.block_size)
         for feature in scheduler.components.features:
-            executor.install(feature.name, feature.executor_half())
+            executor.install(feature.name, feature.worker_side())
         return Driver(scheduler, executor, depth=depth)
 
     def spied(self, **sections: Any) -> tuple[Spy, Scheduler]:

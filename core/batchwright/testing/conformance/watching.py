@@ -5,7 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any, ClassVar
 
-from batchwright.protocols import Control, ExecutorHalf, Gate, Limit, Observer, Part, Resource
+from batchwright.protocols import (
+    Control,
+    FeatureComponent,
+    Gate,
+    Limit,
+    Observer,
+    Resource,
+    WorkerSide,
+)
 from batchwright.scheduler import Scheduler
 from batchwright.testing.conformance.base import Conformance
 from batchwright.testing.conformance.serving import Arrivals, ServingConformance
@@ -71,13 +79,13 @@ class FeatureConformance(ServingConformance):
     def test_contents_are_parts(self) -> None:
         """Gates, controls, limits, resources and observers."""
         allowed = (Gate, Control, Limit, Resource, Observer)
-        for part in self.scheduler().components.features[0].contents():
-            assert isinstance(part, Part)
+        for part in self.scheduler().components.features[0].components():
+            assert isinstance(part, FeatureComponent)
             assert issubclass(part.component, allowed)
 
     def test_half_is_made_for_the_executor(self) -> None:
-        half = self.scheduler().components.features[0].executor_half()
-        assert half is None or isinstance(half, ExecutorHalf)
+        half = self.scheduler().components.features[0].worker_side()
+        assert half is None or isinstance(half, WorkerSide)
 
     def test_check_answers_whatever_it_is_told(self) -> None:
         """Why a request is refused, or None; odd data is refused, not raised about."""

@@ -42,7 +42,7 @@ def test_at_most_two_adapters_run_and_others_pass(slots: Any) -> None:
     ):
         b.add(name, 4, length, adapter=adapter)
     assert b.step() == {"x0": 4, "y0": 4, "x1": 4, "base": 4}
-    reason = "resource 'adapter-slots' is short (skipped until 'adapter z')"
+    reason = "resource 'adapter-slots' is short (deferred until 'adapter z')"
     assert b.scheduler.requests["z0"].waiting_reason == reason
     b.add("y1", 4, 3, adapter="y")
     assert b.step() == {"x0": 1, "y0": 1, "x1": 1, "y1": 4}

@@ -173,7 +173,7 @@ def test_a_restored_run_equals_the_uninterrupted_one(
     tight: Any, module: str, taken_at: int, depth: int
 ) -> None:
     scheduler = tight(module, depth)
-    executor = ScriptedExecutor.standalone(scheduler.limits.num_blocks, 4)
+    executor = ScriptedExecutor.standalone(scheduler.sizes.num_blocks, 4)
     run = Run(scheduler, executor, depth)
     run.steps(workload(9), 0, taken_at)
     twin = run.twin()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from attrs import frozen
+from batchwright.plugin import RequestView, hookimpl
 
-from batchwright import RequestView, hookimpl
 from batchwright.option import option
 from batchwright.protocols import Resource
 
@@ -21,7 +21,7 @@ class Options:
 class AdapterSlots(Resource):
     """Slots for adapters; requests of one adapter share its slot.
 
-    Requests without a slot are skipped until their adapter is called, each adapter by a
+    Requests without a slot are deferred until their adapter is called, each adapter by a
     key of its own: a slot that becomes free brings back the requests of one adapter, not
     all that wait. Base requests, and those of loaded adapters, pass them.
     """
@@ -47,7 +47,7 @@ class AdapterSlots(Resource):
         self._waiting.setdefault(str(request.adapter), {})[request.request_id] = None
         return f"adapter {request.adapter}"
 
-    def release(self, request: RequestView) -> None:
+    def unreserve(self, request: RequestView) -> None:
         if request.adapter is not None:
             self._users[request.adapter] -= 1
             self._users += Counter()  # drops what nobody uses
@@ -67,7 +67,7 @@ class AdapterSlots(Resource):
         """Bring back the adapters that are next, as many as there are free slots."""
         num_free = self.options.slots - len(self._users)
         for name in list(self._waiting)[:num_free]:
-            self.ctx.release(f"adapter {name}")
+            self.ctx.signal(f"adapter {name}")
 
 
 @hookimpl

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from attrs import frozen
+from batchwright.plugin import StepView, hookimpl
 
-from batchwright import StepView, hookimpl
 from batchwright.option import option
 from batchwright.protocols import Caps, Control
 
@@ -24,7 +24,7 @@ class HoldLatency(Control):
     Options = Options
 
     def setup(self) -> None:
-        self._most = self._cap = self.ctx.limits.max_num_batched_tokens
+        self._most = self._cap = self.ctx.sizes.max_num_batched_tokens
         self._num_decodes, self._began = 0, 0.0
 
     def caps(self, view: StepView) -> Caps | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from batchwright import RequestView, SchedulingPolicy, hookimpl
+from batchwright.plugin import RequestView, SchedulingPolicy, hookimpl
+
 from batchwright.queues import GroupedQueue
 
 

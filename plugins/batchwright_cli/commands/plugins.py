@@ -1,0 +1,185 @@
+"""``batchwright plugins``: lists what is offered, and what is broken."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from batchwright.plugin import Command
+
+from batchwright.hookspecs import PROJECT
+
+if TYPE_CHECKING:
+    from batchwright.plugin_manager import PluginManager
+    from batchwright.registration import Origin, Registration
+
+__all__ = ["PluginsCommand"]
+
+
+class PluginsCommand(Command):
+    """Lists components by kind and name, with where they come from and their options."""
+
+    name = "plugins"
+    help = "List installed components, their options, and broken plugins."
+
+    def build(self) -> click.Command:
+        return _plugins
+
+
+@click.command("plugins")
+@click.argument("kind", required=False)
+@click.argument("name", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+@click.option(
+    "--config",
+    "file",
+    type=click.Path(path_type=Path),
+    help="Load the single-file plugins of this TOML file too, and heed its disable.",
+)
+@click.option("--host", type=click.Choice(["engine", "simulator"]), help="Say what it honours.")
+def _plugins(
+    kind: str | None, name: str | None, file: Path | None, host: str | None, *, as_json: bool
+) -> None:
+    """List installed components, those of a KIND, or one with all its options; broken plugins."""
+    from batchwright.config import load_config
+    from batchwright.plugin_manager import PluginManager
+
+    config = load_config(file)
+    plugins = PluginManager.discover(
+        config.plugin_paths, config.plugins.disable, refuse_broken=False
+    )
+    found = _chosen(plugins, kind, name)
+    if as_json:
+        click.echo(json.dumps(_as_dict(found, plugins, host), indent=2))
+        return
+    for line in _details(found[0], host) if name else _lines(found, host):
+        click.echo(line)
+    for line in _faults(plugins):
+        click.echo(line)
+
+
+def _chosen(plugins: PluginManager, kind: str | None, name: str | None) -> list[Registration]:
+    """The components that are asked for.
+
+    Raises:
+        UsageError: There is no such kind.
+        PluginError: There is no such component.
+    """
+    from batchwright.hookspecs import component_kinds
+    from batchwright.suggest import did_you_mean
+
+    if kind is not None and kind not in component_kinds():
+        kinds = sorted(component_kinds())
+        hint = f"{did_you_mean(kind, kinds)} Kinds: {', '.join(kinds)}"
+        raise click.UsageError(f"there is no kind {kind!r}.{hint}")
+    if kind is not None and name is not None:
+        return [plugins.find(kind, name)]
+    return plugins.registrations(kind)
+
+
+def _as_dict(found: list[Registration], plugins: PluginManager, host: str | None) -> dict[str, Any]:
+    return {
+        "components": [
+            {
+                **_origin(registration),
+                "kind": registration.kind,
+                "name": registration.name,
+                "class": registration.cls.__qualname__,
+                "options": _options(registration),
+                **({"capabilities": _support(registration, host)} if host else {}),
+            }
+            for registration in found
+        ],
+        "broken": [
+            {**_origin(fault), "where": fault.where, "message": fault.message}
+            for fault in plugins.broken
+        ],
+    }
+
+
+def _origin(origin: Origin) -> dict[str, Any]:
+    return {
+        "plugin": origin.plugin,
+        "module": origin.module,
+        "distribution": origin.distribution or None,
+        "version": origin.version or None,
+        "path": str(origin.path) if origin.path else None,
+    }
+
+
+def _options(registration: Registration) -> list[dict[str, Any]]:
+    from batchwright_lab.configuration.option_docs import document_options
+
+    docs = document_options(getattr(registration.cls, "Options", None))
+    return [
+        {"name": doc.name, "type": doc.type, "default": doc.default_toml, "help": doc.help}
+        for doc in docs
+    ]
+
+
+def _support(registration: Registration, host: str) -> dict[str, dict[str, str]]:
+    """By capability, how a host honours it, and why not exactly."""
+    from batchwright.runtimes import capabilities, support
+
+    answers = {name: support(host, name) for name in capabilities(registration)}
+    return {name: {"level": s.level, "why": s.why} for name, s in answers.items()}
+
+
+def _lines(found: list[Registration], host: str | None) -> Iterator[str]:
+    """A line a component, under its kind; below it what a host does not honour."""
+    width = max((len(registration.name) for registration in found), default=0)
+    kind = ""
+    for registration in found:
+        if registration.kind != kind:
+            kind = registration.kind
+            yield kind
+        source = "" if registration.distribution == PROJECT else f" ({_source(registration)})"
+        yield f"  {registration.name:<{width}}  {_sentence(registration)}{source}".rstrip()
+        yield from (f"    {line}" for line in _lacking(registration, host))
+
+
+def _details(registration: Registration, host: str | None) -> Iterator[str]:
+    """All about one component."""
+    yield f"{registration.kind} {registration.name}, from {_source(registration)}"
+    described = inspect.cleandoc(registration.cls.__doc__ or "")
+    yield from ["", *described.splitlines()] if described else ()
+    options = _options(registration)
+    yield from ["", "Options:"] if options else ()
+    for option in options:
+        yield f"  {option['name']} = {option['default'] or 'none'}  ({option['type']})"
+        yield f"      {option['help']}"
+    yield from _lacking(registration, host)
+
+
+def _lacking(registration: Registration, host: str | None) -> Iterator[str]:
+    """Yield what a host does not honour exactly."""
+    for name, support in _support(registration, host).items() if host else ():
+        if support["why"]:
+            yield f"{name}: {support['level']}, {support['why']}"
+
+
+def _sentence(registration: Registration) -> str:
+    """The first sentence of a component's description."""
+    paragraph = inspect.cleandoc(registration.cls.__doc__ or "").partition("\n\n")[0]
+    return re.split(r"(?<=\.) ", " ".join(paragraph.split()), maxsplit=1)[0]
+
+
+def _faults(plugins: PluginManager) -> Iterator[str]:
+    if plugins.broken:
+        number = len(plugins.broken)
+        yield ""
+        yield f"{number} fault{'s' * (number > 1)} in plugins:"
+    yield from (f"- {fault.error()}" for fault in plugins.broken)
+
+
+def _source(registration: Registration) -> str:
+    """The distribution that a component is from, or the file: from here on if it is below."""
+    path, here = registration.path, Path.cwd()
+    if registration.distribution_label or path is None:
+        return registration.distribution_label or registration.module
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)

@@ -1,0 +1,145 @@
+"""Writes the reference page of hooks and protocols."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from batchwright import hookspecs
+from batchwright.hookspecs import HOOK_PREFIX, component_kinds
+from batchwright.protocols import Component, Lifecycle, WorkerSide
+from batchwright.protocols.attention import LayerCall
+from batchwright.testing.conformance import CONFORMANCE
+
+__all__ = ["contract_methods", "render_protocols"]
+
+_INTRODUCTION = """\
+# Protocols
+
+<!-- Generated from batchwright.hookspecs and batchwright.protocols; do not edit. -->
+
+A plugin is a module with hooks; a hook returns classes; a class derives from the contract of
+its kind and has a `name`. Hooks are called once, at start. What a component does not
+override is never called. This page has every kind: its hook, its contract, and each method
+with when it is called, what it may answer, and its cost class:
+
+- **start**: once, when the scheduler is built.
+- **event**: when something happens to a request; never for a decode.
+- **step**: once a step.
+- **candidate**: for each request that a scan looks at.
+- **shortage**: when a request gets less than it owes.
+
+`batchwright.testing.conformance` has a class for each kind that checks all this.
+"""
+
+_COMPANIONS = {
+    "attention": (LayerCall, "### What `forward` is given: a `LayerCall`"),
+    "feature": (WorkerSide, "### Its half in the executor"),
+}
+"""By kind, a second class that its contract speaks of, and the heading of that."""
+
+_SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Yields):$")
+_ITEM = re.compile(r"^ {4}(\w+): (.*)$")
+
+
+def render_protocols() -> str:
+    """Write the reference page, as Markdown, of all hooks and contracts."""
+    parts = [
+        _INTRODUCTION,
+        _contract(Component, "## Every component"),
+        _contract(Lifecycle, "## Every component that decides or watches"),
+    ]
+    for kind, base in component_kinds().items():
+        hook = getattr(hookspecs, HOOK_PREFIX + kind)
+        head = [
+            f"## {kind}",
+            f"Hook `{HOOK_PREFIX}{kind}`: {_inline(inspect.getdoc(hook) or '')}",
+            f"Contract `{base.__module__}.{base.__name__}`, checked by "
+            f"`{CONFORMANCE[kind].__name__}`.",
+        ]
+        parts.append(_contract(base, "\n\n".join(head)))
+        if kind in _COMPANIONS:
+            parts.append(_contract(*_COMPANIONS[kind]))
+    return "\n\n".join(part.strip() for part in parts) + "\n"
+
+
+def contract_methods(base: type[Any]) -> list[str]:
+    """Names of the methods and properties that a contract itself declares."""
+    return [
+        name
+        for name, member in vars(base).items()
+        if (not name.startswith("_") or name in ("__len__", "__iter__"))
+        and (inspect.isfunction(member) or isinstance(member, property))
+    ]
+
+
+def _contract(cls: type[Any], head: str) -> str:
+    parts = [head, _markdown(inspect.cleandoc(cls.__doc__ or ""))]
+    attributes = list(_attributes(cls))
+    if attributes:
+        parts.append("\n".join(attributes))
+    for name in contract_methods(cls):
+        member = vars(cls)[name]
+        parts += [f"### {_signature(name, member)}", _markdown(inspect.getdoc(member) or "")]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _attributes(cls: type[Any]) -> Iterator[str]:
+    """Attributes that a docstring follows, as a list."""
+    source = inspect.getsource(cls)
+    found = re.finditer(r'^    (\w+): ClassVar\[.*\n    """((?:.|\n)*?)"""', source, re.MULTILINE)
+    for match in found:
+        yield f"- `{match[1]}`: {_inline(' '.join(match[2].split()))}"
+
+
+def _signature(name: str, member: Any) -> str:
+    if isinstance(member, property):
+        return f"`{name}`"
+    parameters = [p for p in inspect.signature(member).parameters.values() if p.name != "self"]
+    names, starred = [], False
+    for parameter in parameters:
+        if parameter.kind is parameter.KEYWORD_ONLY and not starred:
+            names.append("*")
+            starred = True
+        default = "" if parameter.default is parameter.empty else "=..."
+        names.append(f"{parameter.name}{default}")
+    return f"`{name}({', '.join(names)})`"
+
+
+def _markdown(doc: str) -> str:
+    """A docstring with its sections as lists and its literals in single quotes."""
+    lines, in_section = [], False
+    for line in doc.splitlines():
+        section = _SECTION.match(line)
+        item = _ITEM.match(line) if in_section else None
+        if section:
+            in_section = True
+            lines += [f"**{section[1]}**", ""]
+        elif item:
+            lines.append(f"- `{item[1]}`: {item[2]}")
+        elif in_section and line.startswith("    "):
+            lines.append(f"{'  ' if line.startswith('     ') else '- '}{line.strip()}")
+        else:
+            in_section = in_section and not line
+            lines.append(line)
+    return _inline("\n".join(_joined(lines)))
+
+
+def _joined(lines: list[str]) -> Iterator[str]:
+    """Continue an item that is a sentence over several lines, not a list."""
+    previous = ""
+    for line in lines:
+        if line.startswith("- ") and previous.startswith("- ") and not line.startswith("- `"):
+            line = f"  {line[2:]}"
+        yield line
+        previous = line if line.startswith("- ") else previous if line.startswith("  ") else ""
+
+
+def _inline(text: str) -> str:
+    return text.replace("``", "`")
+
+
+if __name__ == "__main__":
+    print(render_protocols(), end="")

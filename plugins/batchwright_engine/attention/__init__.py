@@ -1,0 +1,17 @@
+"""Attention backends that ship with Batchwright; none imports torch before it is used."""
+
+from batchwright.hookspecs import hookimpl
+from batchwright.lazy_component import LazyComponent
+
+
+@hookimpl
+def batchwright_register_attention() -> list[LazyComponent]:
+    return [
+        LazyComponent("numba", "batchwright_engine.attention.numba_paged:NumbaAttention"),
+        LazyComponent("torch", "batchwright_engine.attention.torch_paged:TorchAttention"),
+        LazyComponent(
+            "torch-varlen", "batchwright_engine.attention.torch_varlen:TorchVarlenAttention"
+        ),
+        LazyComponent("triton", "batchwright_engine.attention.triton_paged:TritonAttention"),
+        LazyComponent("xformers", "batchwright_engine.attention.xformers_paged:XformersAttention"),
+    ]

@@ -1,0 +1,170 @@
+"""How a comparison was made: enough to repeat it, and to doubt it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any, Final
+
+from batchwright_lab.comparison.measure import MEASURES
+from batchwright_lab.comparison.recorder import OUTPUT_WEIGHT
+from batchwright_lab.comparison.report.html import element, paragraph
+from batchwright_lab.comparison.steadiness import FEWEST_IN_TAIL, GROWTH, LEAST_GROWTH
+
+if TYPE_CHECKING:
+    from batchwright_lab.comparison.outcome import Outcome
+    from batchwright_lab.comparison.report.setup import Setup
+    from batchwright_lab.comparison.summary import Summary
+
+__all__ = ["left_out", "oracle_stamp", "render_method"]
+
+_MOST_FILES: Final = 6
+
+
+def oracle_stamp(outcomes: Iterable[Outcome]) -> str:
+    """What knew more than it can know elsewhere; empty if nothing did."""
+    found = {
+        f"{o.policy}: {', '.join(o.record['oracles'])}" for o in outcomes if o.record.get("oracles")
+    }
+    return "; ".join(sorted(found))
+
+
+def left_out(outcomes: Iterable[Outcome], setup: Setup) -> str:
+    """The requests of the warm-up, which are in no figure; empty if there is no warm-up."""
+    if not setup.warmup:
+        return ""
+    found = list(outcomes)
+    num = sum(outcome.num_left_out for outcome in found)
+    counted = sum(int(outcome.figures.get("arrived") or 0) for outcome in found)
+    return (
+        f"Warm-up: {num:,} of {num + counted:,} requests arrived before {setup.warmup:g} s and "
+        "are left out of the figures."
+    )
+
+
+def render_method(outcomes: Sequence[Outcome], summary: Summary, setup: Setup) -> str:
+    """The section."""
+    facts = "".join(
+        f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>"
+        for name, text in _facts(outcomes, summary, setup)
+        if text
+    )
+    return "".join(
+        [
+            element("dl", facts, class_="facts"),
+            element("h3", "What the words mean"),
+            element("dl", "".join(_meanings(setup)), class_="facts"),
+            element("h3", "Configurations"),
+            paragraph(
+                "Every value that was in effect, defaults included. The cells of a policy differ "
+                "in rate and scheduler.seed alone."
+            ),
+            *_configurations(outcomes),
+        ]
+    )
+
+
+def _facts(
+    outcomes: Sequence[Outcome], summary: Summary, setup: Setup
+) -> Iterator[tuple[str, str]]:
+    records = [outcome.record for outcome in outcomes]
+    yield "command", setup.command
+    yield "cells", f"{summary.num_done} of {summary.num_cells} done"
+    rates = ", ".join("the workload's" if r is None else f"{r:g}" for r in summary.rates)
+    yield "rates", f"{rates} requests/s"
+    are_alike = len(setup.seeds) > 1 and not summary.seeds_differ
+    same = "; nothing here depends on chance, so seeds are alike" if are_alike else ""
+    yield "seeds", ", ".join(map(str, setup.seeds)) + same
+    yield "limit", _all(records, lambda r: f"{r['limit']:,} requests" if r.get("limit") else "")
+    yield "workload", _component(records, "workload")
+    yield "step times", _all(records, lambda record: record.get("step_times", ""))
+    yield "executor", _component(records, "executor")
+    yield "predictor", _component(records, "predictor")
+    yield "knows too much", oracle_stamp(outcomes)
+    yield "targets", str(setup.targets)
+    yield "warm-up", left_out(outcomes, setup).removeprefix("Warm-up: ")
+    yield "invariants", _all(records, lambda r: "checked at every step" if r.get("checked") else
+                             "checked at the end of each cell")  # fmt: skip
+    yield "versions", _all(records, lambda r: ", ".join(
+        f"{name} {version}" for name, version in r.get("versions", {}).items()))  # fmt: skip
+    yield "policy code", _policy_code(outcomes)
+    yield "chance", _chance(any(record.get("closed_loop") for record in records))
+
+
+def _chance(is_closed_loop: bool) -> str:
+    """What policies have in common with a seed."""
+    drawn = (
+        "arrivals, lengths, prefixes, caps and a policy's own lots are drawn from streams of "
+        "their own that depend on the seed alone: with a seed, "
+    )
+    if is_closed_loop:
+        return drawn + (
+            "the n-th request has the same lots under every policy. When it arrives, and whose "
+            "it is, depends on what was served before it: this is a closed loop."
+        )
+    return drawn + (
+        "every policy gets the same requests at the same times, and a higher rate is the same "
+        "sequence, faster."
+    )
+
+
+def _policy_code(outcomes: Iterable[Outcome]) -> str:
+    """Digest of each policy's file and of the modules that it imports, with their names."""
+    told = {o.policy: o.record["policy_code"] for o in outcomes if "policy_code" in o.record}
+    return "; ".join(
+        f"{policy} {code['digest']} ({_listed(code['files'])})" for policy, code in told.items()
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_FILES
+    return ", ".join([*names[:_MOST_FILES], *([f"{more} more"] if more > 0 else [])])
+
+
+def _component(records: Iterable[Any], kind: str) -> str:
+    return _all(records, lambda record: record.get("components", {}).get(kind, ""))
+
+
+def _all(records: Iterable[Any], get: Any) -> str:
+    """What cells say of something: each answer once."""
+    return "; ".join(dict.fromkeys(filter(None, map(get, records))))
+
+
+def _meanings(setup: Setup) -> Iterator[str]:
+    special = {
+        "starved": f"passed over for more than {setup.starved_after:g} s",
+        "jain": (
+            "(sum of x)² / (n times the sum of x²) of the service a second that clients got while "
+            "they and another one had requests waiting; service is computed prompt tokens and "
+            f"{OUTPUT_WEIGHT} times the output tokens. 1: all alike; 1/n: one has all; none where "
+            "there was no contention"
+        ),
+    }
+    for measure in MEASURES.values():
+        if not measure.key.endswith(("_p50", "_p90", "_p99")):
+            meaning = special.get(measure.key, measure.meaning)
+            name = measure.name.removesuffix(" mean")
+            meaning = meaning.removesuffix(", mean")
+            yield f"<dt>{escape(name)}</dt><dd>{escape(meaning)}</dd>"
+    yield (
+        "<dt>p50, p90, p99</dt><dd>percentiles of the requests that ended by themselves, "
+        "interpolated linearly; the whole run"
+        f"{' after the warm-up' if setup.warmup else ', nothing cut at its ends'}. Rough where "
+        f"fewer than {FEWEST_IN_TAIL} requests, over all seeds, lie beyond it</dd>"
+        "<dt>a decision</dt><dd>wall-clock time of the scheduler&#x27;s calls by planned steps, "
+        "on the machine that ran the cells, measured when a cell is first run: the one figure "
+        "that another run does not repeat</dd>"
+        "<dt>transient</dt><dd>a run in which, on average, more than "
+        f"{GROWTH:g} times as many requests, and at least {LEAST_GROWTH} more, wait in the last "
+        "third of the time in which requests arrive as in the middle third</dd>"
+    )
+
+
+def _configurations(outcomes: Iterable[Outcome]) -> Iterator[str]:
+    shown: dict[str, str] = {}
+    for outcome in outcomes:
+        label = ", ".join(filter(None, [outcome.policy, outcome.variation]))
+        if "toml" in outcome.record:
+            shown.setdefault(label, outcome.record["toml"])
+    for label, toml in shown.items():
+        yield f"<details><summary>{escape(label)}</summary><pre>{escape(toml)}</pre></details>"

@@ -1,0 +1,28 @@
+"""What a report says of how it was made, beside what the cells say."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from batchwright_lab.comparison.targets import Targets
+
+__all__ = ["Setup"]
+
+
+@frozen
+class Setup:
+    """How a comparison was made.
+
+    Args:
+        command: The command line.
+        seeds: Of all streams of chance.
+        targets: How fast is fast enough.
+        starved_after: Seconds for which a request may be passed over.
+        warmup: Requests that arrive before it (seconds) are left out of the figures.
+    """
+
+    command: str
+    seeds: tuple[int, ...]
+    targets: Targets
+    starved_after: float
+    warmup: float = 0.0

@@ -1,0 +1,21 @@
+"""Arrivals that know nothing of one another."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+from batchwright_lab.workload.made import Made, MadeOptions
+
+__all__ = ["Poisson"]
+
+
+class Poisson(Made):
+    """A Poisson process: gaps are exponential, their CV is 1."""
+
+    name = "poisson"
+    Options = MadeOptions
+
+    def gaps(self, chance: random.Random) -> Iterator[float]:
+        while True:
+            yield chance.expovariate(self.options.rate)
