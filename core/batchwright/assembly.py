@@ -38,8 +38,8 @@ from batchwright.protocols import (
     ModelInfo,
     ModelSettings,
     Observer,
+    OutputOracle,
     Resource,
-    Truth,
 )
 from batchwright.runtimes import check_runtime
 from batchwright.scheduler import Components, Scheduler, SchedulerSettings
@@ -76,13 +76,13 @@ class Assembly:
             _log.warning("%s", hint)
         self.clock = clock or MonotonicClock()
         self._num_made = 0
-        self._truth: Truth | None = None
+        self._output_oracle: OutputOracle | None = None
 
     def scheduler(
         self,
         model: ModelInfo | None = None,
         *,
-        truth: Truth | None = None,
+        output_oracle: OutputOracle | None = None,
         estimator: Estimator | None = None,
         stopwatch: Clock | None = None,
     ) -> Scheduler:
@@ -90,7 +90,7 @@ class Assembly:
 
         Args:
             model: What the executor found out about its model; None without one.
-            truth: What the executor knows of answers to come, in a simulation.
+            output_oracle: What the executor knows of answers to come, in a simulation.
             estimator: The estimator that components may ask; None: the one that is configured.
             stopwatch: The clock that calls of components are timed by; None: that of all.
 
@@ -102,7 +102,7 @@ class Assembly:
         check_combinations(self.config, limits.max_model_len)
         options = _common(SchedulerSettings, self.config.scheduler)
         settings = SchedulerSettings(**{**options, "compat": COMPAT[options["compat"]]})
-        self._truth = truth
+        self._output_oracle = output_oracle
         components = self._components(limits, estimator)
         return Scheduler(components, settings, limits, self.clock, stopwatch)
 
@@ -154,7 +154,7 @@ class Assembly:
         config = self.config
         with naming(executor, "load", OSError):
             model = executor.load(settings)
-        scheduler = self.scheduler(model, truth=executor.truth, **given)
+        scheduler = self.scheduler(model, output_oracle=executor.output_oracle, **given)
         with naming(executor, "allocate_kv"):
             executor.allocate_kv(scheduler.sizes.num_blocks, scheduler.sizes.block_size)
         for feature in scheduler.components.features:
@@ -281,10 +281,10 @@ class Assembly:
         """
         if not self.plugins.find(use.kind, use.name, option=use.option).cls.reads_truth:
             return self.make(use, limits)
-        if self._truth is None:
+        if self._output_oracle is None:
             problem = f"{use.name!r} reads true output lengths, which only a simulation knows"
             raise located(problem, use.option, self.config.source)
-        return self.make(use, limits, truth=self._truth)
+        return self.make(use, limits, output_oracle=self._output_oracle)
 
     def _parts_of(self, feature: Feature, limits: Sizes) -> list[Any]:
         """Build the components that belong to a feature."""

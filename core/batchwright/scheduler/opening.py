@@ -20,16 +20,16 @@ class Opening:
         self._controls = tuple(c for c in state.components.controls if overrides(c, "caps"))
 
     def settle(self) -> None:
-        """Take in what came since the last step: notices, marks, alarms."""
+        """Take in what came since the last step: notices, timers that are due."""
         state = self._state
         while state.notices:
             state.has_changed = True
             state.room.wake(*state.notices.popleft())
-        if state.marks.reached:
-            for component, view, payload in state.marks.due():
+        if state.token_timers.reached:
+            for component, view, payload in state.token_timers.take_due():
                 state.call_back(component, "on_tokens", view, payload)
-        if state.alarms.heap:
-            for component, payload in list(state.alarms.ring(state.now)):
+        if state.clock_timers.heap:
+            for component, payload in list(state.clock_timers.take_due(state.now)):
                 state.call_back(component, "on_timer", payload)
         if state.groups.next_expiry <= state.now:
             state.groups.purge(state.now)

@@ -42,7 +42,7 @@ class ServiceCounters:
 
     ``(input_weight * prompt tokens + output_weight * decoded tokens) / weight``, plus lifts.
     A prompt counts from its admission on, so that the next admission of the same step knows
-    of it; decoded tokens are the ledger's. Cached tokens and those computed again after a
+    of it; decoded tokens are those of ``ctx.usage``. Cached tokens and those computed again after a
     preemption are free.
 
     Args:
@@ -62,7 +62,7 @@ class ServiceCounters:
 
     def __getitem__(self, client: Hashable) -> float:
         inputs = self._prompt_tokens.get(client, 0)
-        outputs = self._ctx.ledger[client].decode_tokens
+        outputs = self._ctx.usage[client].decode_tokens
         tokens = self._input_weight * inputs + self._output_weight * outputs
         return tokens / self._weights.get(client, 1.0) + self._lifts.get(client, 0.0)
 
