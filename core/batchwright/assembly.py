@@ -35,8 +35,8 @@ from batchwright.protocols import (
     Limit,
     ModelInfo,
     Observer,
+    OutputOracle,
     Resource,
-    Truth,
 )
 from batchwright.runtimes import check_runtime
 from batchwright.scheduler import Components, Scheduler, SchedulerSettings
@@ -72,13 +72,13 @@ class Assembly:
             _log.warning("%s", hint)
         self.clock = clock or MonotonicClock()
         self._num_made = 0
-        self._truth: Truth | None = None
+        self._output_oracle: OutputOracle | None = None
 
     def scheduler(
         self,
         model: ModelInfo | None = None,
         *,
-        truth: Truth | None = None,
+        output_oracle: OutputOracle | None = None,
         estimator: Estimator | None = None,
         stopwatch: Clock | None = None,
     ) -> Scheduler:
@@ -86,7 +86,7 @@ class Assembly:
 
         Args:
             model: What the executor found out about its model; None without one.
-            truth: What the executor knows of answers to come, in a simulation.
+            output_oracle: What the executor knows of answers to come, in a simulation.
             estimator: The estimator that components may ask; None: the one that is configured.
             stopwatch: The clock that calls of components are timed by; None: that of all.
 
@@ -98,7 +98,7 @@ class Assembly:
         check_combinations(self.config, sizes.max_model_len)
         options = _common(SchedulerSettings, self.config.scheduler)
         settings = SchedulerSettings(**{**options, "compat": COMPAT[options["compat"]]})
-        self._truth = truth
+        self._output_oracle = output_oracle
         components = self._components(sizes, estimator)
         return Scheduler(components, settings, sizes, self.clock, stopwatch)
 
@@ -214,10 +214,10 @@ class Assembly:
         """
         if not self.plugins.find(use.kind, use.name, option=use.option).cls.reads_truth:
             return self.make(use, sizes)
-        if self._truth is None:
+        if self._output_oracle is None:
             problem = f"{use.name!r} reads true output lengths, which only a simulation knows"
             raise located(problem, use.option, self.config.source)
-        return self.make(use, sizes, truth=self._truth)
+        return self.make(use, sizes, output_oracle=self._output_oracle)
 
     def _parts_of(self, feature: Feature, sizes: Sizes) -> list[Any]:
         """Build the components that belong to a feature."""

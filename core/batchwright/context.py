@@ -12,11 +12,11 @@ from attrs import frozen
 from batchwright.clock import Clock
 from batchwright.compat import Compat
 from batchwright.counts import Counts
-from batchwright.ledger import Ledger
 from batchwright.read_only import Read
 from batchwright.request import RequestStatus
 from batchwright.request_view import RequestView
 from batchwright.step_view import StepView
+from batchwright.usage import UsageByAccount
 
 if TYPE_CHECKING:
     from batchwright.config import Config
@@ -64,7 +64,7 @@ class Context:
         sizes: The fixed sizes of the run.
         folder: Where relative paths in options start from: the TOML file's folder.
         components: Components that this one is built of, by kind (a KV manager's hasher
-            and eviction, a simulated executor's estimator); ``truth`` for a predictor
+            and eviction, a simulated executor's estimator); ``output_oracle`` for a predictor
             that reads it.
         config: The whole configuration, for records of the run; None where there is none.
         log: A logger named after the component.
@@ -76,8 +76,8 @@ class Context:
     """Running totals over all steps."""
     compat: Read[Compat] = Read("_bound.settings.compat")
     """Habits of another engine that this run takes over."""
-    usage: Read[Ledger] = Read("_bound.ledger")
-    """What each account was served; see ``SchedulingPolicy.account``."""
+    usage: Read[UsageByAccount] = Read("_bound.usage")
+    """Service that each account received; see ``SchedulingPolicy.account``."""
 
     def __init__(
         self,
@@ -193,7 +193,7 @@ class Context:
         the token. It lapses when the request ends.
         """
         assert self._component is not None
-        self._bound.marks.set(request, num_computed_tokens, self._component, payload)
+        self._bound.token_timers.set(request, num_computed_tokens, self._component, payload)
 
     def call_at(self, time: float, payload: Any = None) -> None:
         """Have ``on_timer(payload)`` called at the first step not before ``time``.
@@ -202,7 +202,7 @@ class Context:
             time: Seconds on ``ctx.clock``.
             payload: Handed back.
         """
-        self._bound.alarms.set(time, (self._component, payload))
+        self._bound.clock_timers.set(time, (self._component, payload))
 
     def end(self, request: RequestView, reason: str) -> None:
         """End a live request with FINISHED_ERROR, as soon as this call or step is done.

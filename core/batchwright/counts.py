@@ -14,7 +14,7 @@ class Counts:
         empty_steps: Of those, plans without tokens.
         scheduled_tokens: Tokens granted.
         decode_grants: Grants of a debt of one token.
-        carried_grants: Of those, grants to steady decodes, which no visit decided.
+        batched_decodes: Of those, decodes of the decode batch, which no visit decided.
         most_used_blocks: KV blocks in use after planning, at most.
     """
 
@@ -22,5 +22,5 @@ class Counts:
     empty_steps: int = 0
     scheduled_tokens: int = 0
     decode_grants: int = 0
-    carried_grants: int = 0
+    batched_decodes: int = 0
     most_used_blocks: int = 0

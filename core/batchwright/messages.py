@@ -189,13 +189,13 @@ class ModelOutput:
 
 
 @define
-class Leap:
+class FastForward:
     """Steps in a row in which the same requests decode, and nothing is decided.
 
     Read it, do not change it.
 
     Args:
-        version: The same in two leaps if their requests are the same.
+        version: The same in two of these if their requests are the same.
         req_ids: The requests, in order of admission.
         token_ids: Their known tokens; neither list is to be changed.
         context: Their computed tokens before the first step, summed.
@@ -212,8 +212,8 @@ class Leap:
 
 
 @define
-class LeapOutput:
-    """What the executor computed in a leap.
+class FastForwardOutput:
+    """New tokens of steps that were computed at once.
 
     Args:
         num_steps: Steps; at least one, and none behind one in which a request ends.

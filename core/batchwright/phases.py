@@ -62,7 +62,7 @@ class Decisions:
     """Wall-clock time of deciding: calls of the scheduler, whatever clock it runs on.
 
     It covers ``add_request()``, ``schedule()`` and ``update_from_output()``. Steps that a
-    simulation leaps over decide nothing, and are left out.
+    simulation fast-forwards decide nothing, and are left out.
 
     Attributes:
         seconds: Time since the start.

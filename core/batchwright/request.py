@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 from attrs import define, field, frozen, setters
 
-from batchwright.calendar import STANDSTILL, Epoch
-from batchwright.ledger import Account
+from batchwright.counters import FollowingCount
 from batchwright.number_bounds import MAX_TOKEN_ID
 from batchwright.request_view import RequestView
 from batchwright.sampling_params import SamplingParams
+from batchwright.usage import Usage
 
 TOKEN_TYPECODE = "I"  # 4 bytes a token; a list of int objects costs 8 and up
 
@@ -140,8 +140,7 @@ class Request:
     stop_ids: frozenset[int] = field(init=False, repr=False)
     draft_token_ids: list[int] = field(init=False, factory=list)
     num_output_placeholders: int = field(init=False, default=0)
-    computed_base: int = field(init=False, default=0)
-    epoch: Epoch = field(init=False, default=STANDSTILL, repr=False)
+    computed: FollowingCount = field(init=False, factory=FollowingCount, repr=False)
     on_executor: bool = field(init=False, default=False)
     high_water: int = field(init=False, default=0)
     num_preemptions: int = field(init=False, default=0)
@@ -157,8 +156,8 @@ class Request:
     finish_time: float | None = field(init=False, default=None)
     waiting_reason: str = field(init=False, default="")
     running_order: int = field(init=False, default=0)
-    marks: list[tuple[int, int, Any, Any]] = field(init=False, factory=list, repr=False)
-    account: Account | None = field(init=False, default=None, repr=False)
+    timers: list[tuple[int, int, Any, Any]] = field(init=False, factory=list, repr=False)
+    usage: Usage | None = field(init=False, default=None, repr=False)
     component_data: list[Any] = field(init=False, factory=list, repr=False)
     view: RequestView = field(init=False, repr=False)
 
@@ -194,16 +193,12 @@ class Request:
 
     @property
     def num_computed_tokens(self) -> int:
-        """Tokens whose KV exists or is being computed by a step in flight.
-
-        A request in steady decode is not touched by a step; its count advances
-        with the epoch that all of them share (see ``calendar.Epoch``).
-        """
-        return self.computed_base + self.epoch.value
+        """Tokens whose KV exists or is being computed by a step in flight."""
+        return self.computed.value
 
     @num_computed_tokens.setter
     def num_computed_tokens(self, count: int) -> None:
-        self.computed_base = count - self.epoch.value
+        self.computed.value = count
 
     @property
     def num_new_tokens(self) -> int:
@@ -212,8 +207,7 @@ class Request:
             len(self.token_ids)
             + len(self.draft_token_ids)
             + self.num_output_placeholders
-            - self.computed_base
-            - self.epoch.value
+            - self.computed.value
         )
 
     @property
@@ -234,8 +228,3 @@ class Request:
         garbage collector with all their tokens.
         """
         del self.view
-
-    def follow(self, epoch: Epoch) -> None:
-        """Let the count of computed tokens advance with an epoch (or stand still)."""
-        self.computed_base += self.epoch.value - epoch.value
-        self.epoch = epoch

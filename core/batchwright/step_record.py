@@ -29,11 +29,11 @@ class StepRecord:
     visited: Read[Mapping[str, int]] = Read("_draft.debts")
     """Requests whose grant was decided by a visit, with what they owed (tokens).
 
-    The others that were granted something are ``num_carried`` in steady decode: one
+    The others that were granted something are the ``num_batched`` of the decode batch: one
     token owed, one token granted.
     """
-    num_carried: Read[int] = Read("_draft.num_carried")
-    """Requests in steady decode that were granted their token without a visit."""
+    num_batched: Read[int] = Read("_draft.num_batched")
+    """Requests of the decode batch, which were granted their token without a visit."""
     new_blocks: Read[Mapping[str, list[int]]] = Read("_draft.tables")
     """Blocks that this step sends along: new ones, or an admitted request's table."""
     waiting_reasons: Read[Mapping[str, str]] = Read("_state.room.new_reasons")

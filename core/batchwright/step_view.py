@@ -61,7 +61,7 @@ class StepView:
     """Tokens granted so far in this step."""
     num_admitted: Read[int] = Read("_state.draft.num_admitted")
     """Requests admitted so far in this step."""
-    next_timer: Read[float | None] = Read("_state.alarms.next_time")
+    next_timer: Read[float | None] = Read("_state.clock_timers.next_time")
     """Seconds on the clock at which a component wants to be called, or None."""
     is_paused: Read[bool] = Read("_state.admission_paused")
     """True if the program that drives the scheduler has paused admission."""

@@ -41,7 +41,7 @@ class EngineAssembly(Assembly):
         config = self.config
         with naming(executor, "load", OSError):
             model = executor.load(settings)
-        scheduler = self.scheduler(model, truth=executor.truth, **given)
+        scheduler = self.scheduler(model, output_oracle=executor.output_oracle, **given)
         with naming(executor, "allocate_kv"):
             executor.allocate_kv(scheduler.sizes.num_blocks, scheduler.sizes.block_size)
         for feature in scheduler.components.features:

@@ -15,8 +15,7 @@ from batchwright.exceptions import OUTSIDE, ExecutorError, RequestRefusedError, 
 from batchwright.messages import ModelOutput, RequestOutput, SchedulerOutput, StepOutputs
 from batchwright.phases import BOOKKEEPING, SCHEDULING, Decisions, Phases
 from batchwright.protocols import Executor, ModelInfo, Tokenizer
-from batchwright.protocols.component import overrides
-from batchwright.request import Finish, Request, RequestStatus
+from batchwright.request import Request, RequestStatus
 from batchwright.sampling_params import SamplingParams
 from batchwright.scheduler import Scheduler
 from batchwright_engine.answer import Answer
@@ -64,7 +63,6 @@ class Engine:
         self.decisions = Decisions()
         self._max_restarts = max_restarts
         self._num_failures = 0
-        self._leaps = overrides(executor, "leap") and not executor.has_worker_sides
         overlaps = scheduler.pipeline_depth > 1 and executor.runs_in_background
         self._pipeline = (BackgroundPipeline if overlaps else Pipeline)(executor, self.phases)
         self._answers: dict[str, Answer] = {}
@@ -254,23 +252,6 @@ class Engine:
                 self._pipeline.lap(BOOKKEEPING)
             # Before the lock is left: an id whose end is told may be used again.
             return plan, outputs, self._collect(outputs) if self._answers else []
-
-    def leap(self, until: float) -> dict[str, Finish] | None:
-        """Compute many steps at once, as far as nothing is decided in them.
-
-        Args:
-            until: No step begins at that time or later (seconds).
-
-        Returns:
-            By request, how it has ended; None if the next step is one to ``advance``.
-        """
-        if not self._leaps or self._pipeline.plans:
-            return None
-        with self._lock:
-            leap = self.scheduler.plan_leap(until)
-            if leap is None:
-                return None
-            return self.scheduler.commit_leap(leap, self.executor.leap(leap))
 
     def generate(
         self,

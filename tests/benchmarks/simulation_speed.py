@@ -122,7 +122,7 @@ def cases(traces: Path | None, *, million: bool) -> dict[str, Callable[[], Measu
     found = {
         f"{title}, caching off": partial(run, workload, *off),
         f"{title}, caching off, every step taken": partial(
-            run, workload, *off, "simulation.leap=false"
+            run, workload, *off, "simulation.fast_forward=false"
         ),
         f"{title}, caching on": partial(run, workload, *made),
     }

@@ -12,15 +12,15 @@ sys.path.insert(0, str(Path(__file__).parent))
 import simulation_speed
 
 
-@pytest.mark.parametrize("leap", ["true", "false"])
-def test_made_load_is_carried(leap: str) -> None:
-    """Nearly every decode costs no visit, leaping or not."""
+@pytest.mark.parametrize("fast_forward", ["true", "false"])
+def test_made_load_is_carried(fast_forward: str) -> None:
+    """Nearly every decode costs no visit, fast-forwarding or not."""
     found = simulation_speed.run(
         "poisson",
         *simulation_speed.LIKE_AZURE,
         "workload.poisson.num_requests=60",
         "kv.enable_prefix_caching=false",
-        f"simulation.leap={leap}",
+        f"simulation.fast_forward={fast_forward}",
     )
     assert found.num_requests == 60
     assert found.summary["carried_ratio"] >= 0.95

@@ -23,7 +23,7 @@ from click.testing import CliRunner, Result
 from batchwright_cli.main import CommandGroup, main
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[2]
+ROOT = HERE.parents[1]
 CONFIG = f"""
 [model]
 path = "none"

@@ -117,8 +117,7 @@ def hit_not_capped(patch: pytest.MonkeyPatch) -> None:
         hit = lookup(self, request)
         size, known = self._block_size, request.num_tokens
         if hit.num_tokens + size == known:
-            chain = self._table(request).hashes(known // size)
-            found = self._index.find(chain, known // size)
+            found = self._index.find(self._table(request), known // size)
             if len(found) == known // size:
                 idle = sum(not self._references[block_id] for block_id in found)
                 return PrefixHit(known - 1, tuple(found), idle)

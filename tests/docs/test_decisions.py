@@ -9,12 +9,12 @@ import pytest
 
 from batchwright import VirtualClock
 from batchwright.assembly import scheduler_from_config
-from batchwright.ledger import Account
 from batchwright.plugin import RequestView
 from batchwright.protocols import Observer
 from batchwright.step_record import StepRecord
 from batchwright.step_view import StepView
 from batchwright.testing import make_plugin
+from batchwright.usage import Usage
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "decisions.md"
 FOR_THE_CORE = {"bind", "decoded", "decoding", "holds"}
@@ -53,7 +53,7 @@ def names_in_table(heading: str) -> set[str]:
         ("What a request shows", public(set(dir(RequestView)))),
         ("What `ctx` offers", names_of_context()),
         ("What a view shows", public(set(dir(StepView)))),
-        ("What an account was served", public(set(dir(Account)))),
+        ("What an account was served", public(set(dir(Usage)))),
         ("What a record has", public(set(dir(StepRecord)))),
     ],
 )

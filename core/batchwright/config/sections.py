@@ -233,7 +233,7 @@ class SimulationSection:
             true length, which reports say.
         until: Simulated time at which it ends; whatever runs is left unfinished.
         max_queue: Waiting requests that end it: more arrives than can be served.
-        leap: Whether steps in which nothing is decided are leapt over.
+        fast_forward: Whether steps in which nothing is decided are computed many at once.
     """
 
     workload: str = defaults.AUTO
@@ -243,7 +243,7 @@ class SimulationSection:
     max_tokens: int | Literal["class", "drawn", "exact"] = option("class", unit="tokens")
     until: float | None = option(None, unit="seconds", gt=0, default_text="the end")
     max_queue: int | None = option(None, unit="requests", ge=1, default_text="no limit")
-    leap: bool = True
+    fast_forward: bool = True
 
 
 @frozen(kw_only=True)

@@ -17,6 +17,7 @@ import attrs
 from attrs import frozen
 
 from batchwright.config.locating import line_in_source
+from batchwright.config.renamed import RENAMED
 from batchwright.exceptions import OUTSIDE, ConfigError
 from batchwright.suggest import did_you_mean
 
@@ -130,6 +131,9 @@ class Structure:
     def refuse_unknown(self, what: str, path: str, keys: Iterable[str], known: list[str]) -> None:
         """Collect a problem for every key below a path that is not known."""
         for key in sorted(set(keys).difference(known)):
+            if path + key in RENAMED:
+                self.note(path + key, f"is called {RENAMED[path + key]} now")
+                continue
             listed = f"{what.capitalize()}s: {', '.join(known) or 'none'}"
             self.note(path + key, f"unknown {what}.{did_you_mean(key, known)} {listed}")
 

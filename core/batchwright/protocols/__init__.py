@@ -5,7 +5,13 @@ from batchwright.protocols.command import Command
 from batchwright.protocols.component import Component, Lifecycle, Subcomponent
 from batchwright.protocols.control import Caps, Control
 from batchwright.protocols.estimator import Estimator, StepShape
-from batchwright.protocols.executor import Executor, ModelInfo, ModelSettings, Tokenizer, Truth
+from batchwright.protocols.executor import (
+    Executor,
+    ModelInfo,
+    ModelSettings,
+    OutputOracle,
+    Tokenizer,
+)
 from batchwright.protocols.feature import Feature, FeatureComponent, WorkerSide
 from batchwright.protocols.gate import Gate
 from batchwright.protocols.kv import Eviction, Hasher, KVManager, Need, PrefixHit
@@ -39,6 +45,7 @@ __all__ = [
     "ModelSettings",
     "Need",
     "Observer",
+    "OutputOracle",
     "Predictor",
     "Preemption",
     "PrefixHit",
@@ -47,7 +54,6 @@ __all__ = [
     "StepShape",
     "Subcomponent",
     "Tokenizer",
-    "Truth",
     "Victim",
     "WorkerSide",
     "Workload",

@@ -13,7 +13,13 @@ from attrs import field, frozen
 from batchwright.clock import MonotonicClock
 from batchwright.context import Context
 from batchwright.exceptions import OUTSIDE, ExecutorError, InvariantError
-from batchwright.messages import Leap, LeapOutput, ModelOutput, NewRequestData, SchedulerOutput
+from batchwright.messages import (
+    FastForward,
+    FastForwardOutput,
+    ModelOutput,
+    NewRequestData,
+    SchedulerOutput,
+)
 from batchwright.phases import Phases
 from batchwright.protocols.attention import AttentionBackend
 from batchwright.protocols.component import Component
@@ -44,7 +50,7 @@ class Tokenizer(Protocol):
         ...
 
 
-class Truth(Protocol):
+class OutputOracle(Protocol):
     """How requests will be answered: what a simulated executor knows before it computes."""
 
     def expect(self, request_id: str, num_output_tokens: int, token_id: int) -> None:
@@ -174,7 +180,7 @@ class Executor(Component):
             self._halves[name] = half
 
     @property
-    def truth(self) -> Truth | None:
+    def output_oracle(self) -> OutputOracle | None:
         """Knowledge of answers before they are computed; None if there is none."""
         return None
 
@@ -280,7 +286,7 @@ class Executor(Component):
         Cost class: step.
         """
 
-    def leap(self, leap: Leap) -> LeapOutput:
+    def fast_forward(self, steps: FastForward) -> FastForwardOutput:
         """Compute steps in which the same requests decode; at least one.
 
         An executor that overrides it knows beforehand what these steps bring, and when; the

@@ -117,17 +117,18 @@ class KVManager(Component, Lifecycle):
         Cost class: candidate; for a decode, event (twice a block).
         """
 
-    def carry(
+    def allocate_decodes(
         self, growing: Sequence[RequestView], filling: Sequence[RequestView]
     ) -> list[list[int]]:
-        """Serve steady decodes: each computes one more position in this step.
+        """Give slots to many requests that compute one more token each in this step.
 
-        There is a free block for each of ``growing``. Override it where that is cheaper
-        to do for all than one by one.
+        It stands for a call of ``allocate`` for each of them, in this order, and may be left
+        out: that is what it does here. Override it where doing it for all together is cheaper.
+        Most decodes need no block and complete none; those are not mentioned.
 
         Args:
-            growing: Requests whose next position needs a new block.
-            filling: Requests whose next position fills a block, to be published.
+            growing: Requests whose next token needs a new block; there is a free one for each.
+            filling: Requests whose next token completes a block, to be published.
 
         Returns:
             For each of ``growing``, the blocks taken.
@@ -140,20 +141,24 @@ class KVManager(Component, Lifecycle):
             new[request] = self.allocate(request, num_tokens, num_tokens) or []
         return [new[request] for request in growing]
 
-    def leap(self, growing: Sequence[RequestView], filling: Sequence[RequestView]) -> None:
-        """Serve steady decodes over several steps at once, as ``carry`` would one by one.
+    def fast_forward_decodes(
+        self, growing: Sequence[RequestView], filling: Sequence[RequestView]
+    ) -> None:
+        """Do what ``allocate_decodes`` does in several steps, for all these steps at once.
 
-        A manager that does not override it is stepped through. The tokens of all these
-        steps are known.
+        A simulation calls it where nothing but decodes happens for many steps. It may be left
+        out: such a simulation computes each step by itself, which takes longer. The tokens of
+        all these steps are known when it is called. It leaves what ``allocate_decodes`` leaves
+        when it is called once a step, block ids included.
 
         Args:
-            growing: Requests whose next position needs a new block, those of the first step
-                first; one may come up again.
-            filling: Requests whose next position fills a block, likewise.
+            growing: Requests that need a new block, those of the first step first; a request
+                is there once for each block.
+            filling: Requests that complete a block, likewise.
 
         Cost class: once for many steps.
         """
-        raise NotImplementedError  # asked only where it is overridden
+        raise NotImplementedError  # called only where it is overridden
 
     @abstractmethod
     def block_ids(self, request: RequestView) -> list[int]:

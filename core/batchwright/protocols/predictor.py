@@ -22,8 +22,8 @@ class Predictor(Component, Lifecycle):
     """
 
     reads_truth: ClassVar[bool] = False
-    """Whether it reads true lengths, from ``ctx.components["truth"]`` (``Truth``): it can be
-    had in simulations alone, and reports say so."""
+    """Whether it reads true lengths, from ``ctx.components["output_oracle"]``
+    (``OutputOracle``): it can be had in simulations alone, and reports say so."""
 
     @abstractmethod
     def output_tokens(self, requests: Sequence[RequestView]) -> Sequence[float]:

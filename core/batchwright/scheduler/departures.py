@@ -208,7 +208,7 @@ class Departures:
     def _leave_seat(self, request: Request) -> None:
         state = self._state
         del state.running[request.request_id]
-        state.steady.end(request)
+        state.decode_batch.leave(request)
         planned = state.draft.take_out(request)
         if planned and not state.settings.compat.keeps_victims_hashes:
             # What this step was to compute of it will not be computed.
@@ -220,8 +220,8 @@ class Departures:
         state = self._state
         state.paused.pop(request.request_id, None)
         num_blocks = state.fence.release(request, cause)
-        if request.account is not None:
-            request.account.holds(-num_blocks)
+        if request.usage is not None:
+            request.usage.change_num_blocks(-num_blocks)
 
     def release_resources(self, request: Request, count: int | None = None) -> None:
         """Give back the first ``count`` reservations of a request (all if None)."""

@@ -33,7 +33,7 @@ class Draft:
         preempted_ids: In order of preemption.
         preempted_for: By preempted request, the one that needed its blocks.
         passed_over: Waiting requests that were passed over, and why.
-        num_carried: Requests in steady decode, granted their token without a visit.
+        num_batched: Requests of the decode batch, which got their token without a visit.
         shortage: Whether a running request got no blocks.
         lacks_resource: Whether a waiting request lacks a resource and names no key for it.
         stopped_by: The request that the waiting scan ended at, if one in particular, and why.
@@ -46,7 +46,7 @@ class Draft:
         "draft_tokens",
         "lacks_resource",
         "num_admissions_left",
-        "num_carried",
+        "num_batched",
         "num_decode_tokens_left",
         "num_draft_tokens",
         "num_prefill_tokens_left",
@@ -79,7 +79,7 @@ class Draft:
         self.preempted_ids: list[str] = []
         self.preempted_for: dict[str, str] = {}
         self.passed_over: dict[str, str] = {}
-        self.num_carried = 0
+        self.num_batched = 0
         self.shortage = False
         self.lacks_resource = False
         self.stopped_by: tuple[str | None, str] = (None, "")
@@ -127,14 +127,14 @@ class Draft:
         self.num_decode_tokens_left = self.num_tokens_left
         return was_capped
 
-    def carry(self, tokens: dict[str, int]) -> None:
-        """Grant one token to every steady request.
+    def grant_batch(self, tokens: dict[str, int]) -> None:
+        """Grant one token to each request of the decode batch.
 
         Args:
             tokens: One by id, in order of admission; the draft keeps it.
         """
         self.tokens = tokens
-        self.num_carried = len(tokens)
+        self.num_batched = len(tokens)
         self.num_tokens_left -= len(tokens)
         self.num_decode_tokens_left -= len(tokens)
 
@@ -189,7 +189,7 @@ class Draft:
         num_tokens = self.return_tokens(request_id)
         del self.tokens[request_id]
         if self.debts.pop(request_id, None) is None:
-            self.num_carried -= num_tokens
+            self.num_batched -= num_tokens
         if self.admitted.pop(request_id, None) is not None:
             self.num_admissions_left += 1
         self.tables.pop(request_id, None)

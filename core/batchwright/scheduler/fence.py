@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from attrs import define
 
+from batchwright.decode_batch import BatchStep
 from batchwright.messages import SchedulerOutput
 from batchwright.protocols import KVManager
 from batchwright.protocols.kv import DetachCause
@@ -21,8 +22,7 @@ class Flight:
         plan: The plan.
         requests: Its requests, in the order of its grants. Ids may be reused while a
             plan is in flight; these are the requests that were meant.
-        num_carried: The first so many were carried as steady decodes.
-        columns_version: Of their columns, when the plan was made.
+        batch: The step of the decode batch that is part of it; its requests are the first.
         sampling: In a pipeline, ids of those for which a token will be sampled.
         dropped: Ids of those whose answers count no more, since they were computed from
             what a failed step has left.
@@ -32,8 +32,7 @@ class Flight:
 
     plan: SchedulerOutput
     requests: list[Request]
-    num_carried: int = 0
-    columns_version: int = 0
+    batch: BatchStep | None = None
     sampling: frozenset[str] | None = None
     dropped: frozenset[str] = frozenset()
     returned: Sequence[tuple[str, list[int]]] = ()

@@ -150,8 +150,8 @@ class Intake:
         if request.group is not None:
             state.groups.enter(request.group)
         try:
-            if state.keeps_accounts:
-                request.account = state.ledger.open(
+            if state.keeps_usage:
+                request.usage = state.usage.open(
                     state.faults.ask_about(
                         request,
                         state.components.policy,

@@ -25,11 +25,11 @@ class Opening:
         while state.signals:
             state.has_changed = True
             state.room.wake(state.signals.popleft())
-        if state.marks.reached:
-            for component, view, payload in state.marks.due():
+        if state.token_timers.reached:
+            for component, view, payload in state.token_timers.take_due():
                 state.call_back(component, "on_tokens", view, payload)
-        if state.alarms.heap:
-            for component, payload in list(state.alarms.ring(state.now)):
+        if state.clock_timers.heap:
+            for component, payload in list(state.clock_timers.take_due(state.now)):
                 state.call_back(component, "on_timer", payload)
         if state.groups.next_expiry <= state.now:
             state.groups.purge(state.now)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from batchwright.messages import CachedRequestData, NewRequestData, SchedulerOutput
 from batchwright.request import Request
+from batchwright.scheduler.draft import Draft
 from batchwright.scheduler.fence import Flight
 from batchwright.scheduler.state import State
 
@@ -13,10 +14,11 @@ def commit_plan(state: State) -> SchedulerOutput:
     draft = state.draft
     visited = [state.requests[request_id] for request_id in draft.debts] if draft.debts else []
     new = [r for r in draft.admitted.values() if not r.on_executor] if draft.admitted else []
+    batch = state.decode_batch.advance(draft.tables) if draft.num_batched else None
     plan = SchedulerOutput(
         state.step_id,
         [_new_request(state, request) for request in new] if new else [],
-        _cached_requests(state, visited),
+        _cached_requests(draft, batch.data if batch else CachedRequestData(), visited),
         draft.tokens,
         draft.num_scheduled_tokens,
         draft.draft_tokens,
@@ -27,14 +29,16 @@ def commit_plan(state: State) -> SchedulerOutput:
         request.on_executor = True
     state.finished_ids = []
     _count(state, plan.total_num_scheduled_tokens)
-    columns = state.steady.columns
-    requests = columns.lend_requests() if draft.num_carried else visited
-    if draft.num_carried and visited:
-        requests = requests + visited
-    flight = Flight(plan, requests, draft.num_carried, columns.version, _advance(state, visited))
-    state.fence.flights.append(flight)
+    sampling = _advance(state, visited)
+    if batch is None:
+        requests = visited
+    else:
+        requests = batch.requests + visited if visited else batch.requests
+        for request in batch.watched:
+            state.token_timers.note(request)
+    state.fence.flights.append(Flight(plan, requests, batch, sampling))
     state.step_id += 1
-    state.step_epoch.value += 1
+    state.step_count.value += 1
     return plan
 
 
@@ -50,13 +54,10 @@ def _new_request(state: State, request: Request) -> NewRequestData:
     )
 
 
-def _cached_requests(state: State, visited: list[Request]) -> CachedRequestData:
-    """Columns of all that the executor knows: carried ones first, then visited ones."""
-    draft, steady = state.draft, state.steady
-    if draft.num_carried:
-        data = steady.columns.cached_data(steady.epoch.value, draft.tables)
-    else:
-        data = CachedRequestData()
+def _cached_requests(
+    draft: Draft, data: CachedRequestData, visited: list[Request]
+) -> CachedRequestData:
+    """Append visited requests that the executor knows to the columns of the batch."""
     for request in visited:
         if request.on_executor:
             request_id = request.request_id
@@ -70,7 +71,7 @@ def _cached_requests(state: State, visited: list[Request]) -> CachedRequestData:
 
 
 def _advance(state: State, visited: list[Request]) -> frozenset[str] | None:
-    """Let computed tokens advance: of carried requests together, of others one by one.
+    """Count the tokens of visited requests as computed.
 
     Returns:
         In a pipeline, the requests for which this step samples a token.
@@ -80,16 +81,13 @@ def _advance(state: State, visited: list[Request]) -> frozenset[str] | None:
     sampling = []
     for request in visited:
         num_tokens = draft.tokens[request.request_id]
-        _account_for(request, num_tokens, draft.debts[request.request_id])
+        _count_usage(request, num_tokens, draft.debts[request.request_id])
         request.num_computed_tokens += num_tokens
         if pipelined and request.num_new_tokens <= 0:
             request.num_output_placeholders += 1
             sampling.append(request.request_id)
-        if request.marks:
-            state.marks.reach(request)
-    if draft.num_carried:
-        for request in state.steady.advance():
-            state.marks.reach(request)
+        if request.timers:
+            state.token_timers.note(request)
     return frozenset(sampling) if pipelined else None
 
 
@@ -98,23 +96,23 @@ def _count(state: State, num_tokens: int) -> None:
     counts.steps += 1
     counts.empty_steps += not num_tokens
     counts.scheduled_tokens += num_tokens
-    counts.carried_grants += draft.num_carried
-    counts.decode_grants += draft.num_carried
+    counts.batched_decodes += draft.num_batched
+    counts.decode_grants += draft.num_batched
     if draft.debts:
         counts.decode_grants += list(draft.debts.values()).count(1)
     if draft.tables:
         state.note_used_blocks()
 
 
-def _account_for(request: Request, num_tokens: int, num_new_tokens: int) -> None:
+def _count_usage(request: Request, num_tokens: int, num_new_tokens: int) -> None:
     again = request.high_water - request.num_computed_tokens
     again = min(num_tokens, again) if again > 0 else 0
     request.num_recomputed_tokens += again
-    account = request.account
-    if account is None:
+    usage = request.usage
+    if usage is None:
         return
-    account.recomputed_tokens += again
+    usage.recomputed_tokens += again
     if num_new_tokens > 1:
-        account.prefill_tokens += num_tokens
+        usage.prefill_tokens += num_tokens
     else:
-        account.decoded(num_tokens)
+        usage.add_decode_tokens(num_tokens)

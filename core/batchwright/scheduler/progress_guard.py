@@ -72,7 +72,7 @@ class ProgressGuard:
         self.awaits_resource = state.draft.lacks_resource
         self._is_outside = self.awaits_resource or room.num_outside > 0
         waits = state.running or len(room) > room.num_parked
-        stuck = waits and len(state.fence.flights) <= 1 and not len(state.alarms)
+        stuck = waits and len(state.fence.flights) <= 1 and not len(state.clock_timers)
         self._idle_steps = self._idle_steps + 1 if stuck and not state.admission_paused else 0
 
     def _report(self) -> str:

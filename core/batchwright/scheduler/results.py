@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from itertools import islice
 
 from batchwright.exceptions import StepError
 from batchwright.messages import ModelOutput, SchedulerOutput, StepOutputs
@@ -44,7 +43,7 @@ class Results:
             flight.returned = state.fence.lower(plan.step_id)
         if output.errors:
             self._failures.end(flight, output.errors)
-        first = flight.num_carried if self._receive_carried(flight, rows) else 0
+        first = self._receive_batch(flight, rows)
         outputs = StepOutputs(plan.step_id, ids[:first], rows[:first])
         if first < len(ids):
             for request, tokens in zip(flight.requests[first:], rows[first:], strict=True):
@@ -88,24 +87,21 @@ class Results:
             raise StepError(f"update_from_output() got ids that are none: {error}") from None
         return [by_id.get(request_id, []) for request_id in ids]
 
-    def _receive_carried(self, flight: Flight, rows: list[list[int]]) -> bool:
-        """Append the tokens of carried requests, all at once.
+    def _receive_batch(self, flight: Flight, rows: list[list[int]]) -> int:
+        """Append the tokens of the decode batch, all at once.
 
         Returns:
-            Whether it was done: not if one of them has left since, or has an odd row.
+            The requests that have got theirs: the first so many, or none.
         """
-        steady = self._state.steady
-        if not flight.num_carried or steady.columns.version != flight.columns_version:
-            return False
-        try:
-            tokens = [token for (token,) in islice(rows, flight.num_carried)]
-            last = steady.receive(tokens)
-        except (TypeError, ValueError, OverflowError):
-            return False
+        if flight.batch is None:
+            return 0
+        last = self._state.decode_batch.receive(flight.batch, rows)
+        if last is None:
+            return 0
         for request, token in last:
             if request.finish is None:  # or the end of another one has ended it, too
                 self.end_if_done(request, token)
-        return True
+        return len(flight.batch.requests)
 
     def _deliver(self, flight: Flight, request: Request, tokens: list[int]) -> list[int]:
         """Append one request's new tokens, up to its end.
@@ -150,20 +146,8 @@ class Results:
             if self.end_if_done(request, token):
                 break
         if request.status is RequestStatus.RUNNING:
-            self._carry_on(request)
+            state.decode_batch.join(request)
         return tokens[:delivered] if delivered < len(tokens) else tokens
-
-    def _carry_on(self, request: Request) -> None:
-        """Let a request that only decodes be carried from now on."""
-        steady = self._state.steady
-        if (
-            steady.enabled
-            and request not in steady
-            and not request.draft_token_ids
-            and request.num_new_tokens == 1
-            and request.first_token_time is not None  # it may be the last of the prompt
-        ):
-            steady.join(request)
 
     def end_if_done(self, request: Request, token: int) -> bool:
         """End a request if its newest token was its last; whether it was."""
@@ -200,8 +184,7 @@ class Results:
                 detail = f"the executor answered the drafts {drafts!r}, which are no token ids"
                 self._departures.finish(request, RequestStatus.FINISHED_ERROR, detail)
                 continue
-            if request in state.steady:
-                state.steady.leave(request)
+            state.decode_batch.leave(request)
             request.draft_token_ids = known.tolist()
 
     def _land(self, flight: Flight) -> None:

@@ -51,43 +51,49 @@ class RunningScan:
                 self._departures.heed_ends(but_planned=True)
 
     def _visits(self) -> list[Request]:
-        """Carry steady decodes if that is exact; return requests to decide about one by one."""
+        """Schedule the decode batch if that is exact; return requests to decide about."""
         state = self._state
-        steady, draft = state.steady, state.draft
+        batch, draft = state.decode_batch, state.draft
+        others = batch.others()
         if not draft.num_decode_tokens_left:
-            return self._ordered(steady.others)
-        growing = steady.growing()
-        if (
-            steady.can_carry(min(draft.num_tokens_left, draft.num_decode_tokens_left))
-            and (not growing or len(growing) <= state.kv.num_free_blocks)
-            and not (self._orders_running and self._contend(len(growing)))
+            return self._ordered(others)
+        num_tokens = min(draft.num_tokens_left, draft.num_decode_tokens_left)
+        if batch.fits(num_tokens, state.kv.num_free_blocks, others) and not (
+            others and self._orders_running and self._may_go_short(others)
         ):
-            self._carry(growing, steady.filling())
-            return steady.others if len(steady) < len(state.running) else []
-        steady.dissolve()
+            self._schedule_batch()
+            return others
+        batch.flush()
         return self._ordered(list(state.running.values()))
 
-    def _contend(self, num_growing: int) -> bool:
-        """Whether the policy's order of running requests decides who gets what."""
-        state = self._state
-        draft = state.draft
+    def _may_go_short(self, others: list[Request]) -> bool:
+        """Tell whether one of these may get less than it lacks, so that order decides."""
+        state, draft = self._state, self._state.draft
+        num_batched = len(state.decode_batch)
         num_tokens = min(draft.num_tokens_left, draft.num_prefill_tokens_left)
-        return state.steady.contend(num_tokens, state.kv.num_free_blocks - num_growing)
+        free = state.kv.num_free_blocks - len(state.decode_batch.needs_block())
+        missing = sum(request.num_new_tokens for request in others)
+        # A grant reaches into at most one block more than it fills, before and after.
+        slots = missing + len(others) * state.sizes.num_lookahead_tokens
+        most_blocks = slots // state.sizes.block_size + 2 * len(others)
+        return num_batched + missing > num_tokens or most_blocks > free
 
-    def _carry(self, growing: list[Request], filling: list[Request]) -> None:
-        """Grant all steady decodes their token; give blocks to those that need one."""
+    def _schedule_batch(self) -> None:
+        """Schedule a token for each request of the batch; give blocks to those that need one."""
         state = self._state
-        state.draft.carry(state.steady.columns.ones.copy())
+        batch = state.decode_batch
+        growing, filling = batch.needs_block(), batch.completes_block()
+        state.draft.grant_batch(batch.scheduled_tokens())
         if state.sizes.num_lookahead_tokens:
             for request in dict.fromkeys(growing + filling):
                 self._allocate(request, 1)
         elif growing or filling:
-            new = state.kv.carry([*map(_view, growing)], [*map(_view, filling)])
+            new = state.kv.allocate_decodes([*map(_view, growing)], [*map(_view, filling)])
             tables = state.draft.tables
             for request, block_ids in zip(growing, new, strict=True):
                 tables[request.request_id] = block_ids
-                if request.account is not None:
-                    request.account.holds(len(block_ids))
+                if request.usage is not None:
+                    request.usage.change_num_blocks(len(block_ids))
 
     def _ordered(self, requests: list[Request]) -> list[Request]:
         """Sort by the policy's running key, if it has one; who makes it fail is ended."""
@@ -164,8 +170,8 @@ class RunningScan:
             block_ids = state.allocate(request, computed, min(computed, request.num_tokens))
         if block_ids:
             state.draft.tables[request.request_id] = block_ids
-            if request.account is not None:
-                request.account.holds(len(block_ids))
+            if request.usage is not None:
+                request.usage.change_num_blocks(len(block_ids))
         return block_ids
 
     def _make_room(self, request: Request) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import get_ident
@@ -12,17 +11,17 @@ from typing import Any
 from batchwright import snapshot
 from batchwright.clock import Clock
 from batchwright.context import Sizes
+from batchwright.decode_batch.fast_forward import FastForwarding
 from batchwright.exceptions import OUTSIDE, StepError
-from batchwright.messages import Leap, LeapOutput, ModelOutput, SchedulerOutput, StepOutputs
+from batchwright.messages import ModelOutput, SchedulerOutput, StepOutputs
 from batchwright.protocols import KVManager
 from batchwright.protocols.component import overrides
-from batchwright.request import Finish, Request, RequestStatus
+from batchwright.request import Request, RequestStatus
 from batchwright.scheduler.bell import Bell
 from batchwright.scheduler.components import Components
 from batchwright.scheduler.departures import Departures
 from batchwright.scheduler.faults import blame, raised, set_up, traceback_of
 from batchwright.scheduler.intake import Intake
-from batchwright.scheduler.leap import Leaps
 from batchwright.scheduler.opening import Opening
 from batchwright.scheduler.planning import commit_plan
 from batchwright.scheduler.progress_guard import ProgressGuard
@@ -70,7 +69,6 @@ class Scheduler:
         self._running_scan = RunningScan(state, self._departures)
         self._waiting_scan = WaitingScan(state, self._departures, self._yielding)
         self._results = Results(state, self._departures)
-        self._leaps = Leaps(state, self._results)
         self._guard = ProgressGuard(state)
         self._opening = Opening(state)
         self._doing = ""
@@ -186,38 +184,6 @@ class Scheduler:
         finally:
             self._end()
         return outputs
-
-    def plan_leap(self, until: float = math.inf) -> Leap | None:
-        """The steps from now on in which nothing is decided; None if the next one decides.
-
-        Args:
-            until: No step begins at that time or later (seconds).
-
-        Raises:
-            StepError: A component called it.
-        """
-        if self._doing:
-            self._refuse_within("plan_leap()")
-        return self._leaps.plan(until)
-
-    def commit_leap(self, leap: Leap, output: LeapOutput) -> dict[str, Finish]:
-        """Commit what the executor computed in a leap, planned just before.
-
-        Returns:
-            By request, how it has ended, since the last update.
-
-        Raises:
-            StepError: A component called it.
-            PluginError: A component failed too often in a row.
-        """
-        self._begin("commit_leap()")
-        try:
-            return self._leaps.commit(leap, output)
-        except BaseException as error:
-            blame(error, self._state.components)
-            raise
-        finally:
-            self._end()
 
     def recover(self) -> None:
         """Put every running request back, since the executor has lost everything.
@@ -405,7 +371,12 @@ class Scheduler:
     @property
     def next_timer(self) -> float | None:
         """Seconds on the clock at which a component wants to be called, or None."""
-        return self._state.alarms.next_time
+        return self._state.clock_timers.next_time
+
+    @property
+    def fast_forwarding(self) -> FastForwarding:
+        """Many steps of the decode batch at once, for a simulator."""
+        return FastForwarding(self._state, self._results, self._alone)
 
     @property
     def fault_counts(self) -> dict[str, int]:

@@ -6,12 +6,12 @@ import sys
 from collections import deque
 from typing import Any
 
-from batchwright.calendar import Alarms, Epoch
 from batchwright.clock import Clock
 from batchwright.context import Sizes
+from batchwright.counters import SharedCount
 from batchwright.counts import Counts
+from batchwright.decode_batch import DecodeBatch
 from batchwright.groups import Groups
-from batchwright.ledger import Ledger
 from batchwright.protocols import PrefixHit
 from batchwright.protocols.component import overrides
 from batchwright.protocols.kv import NO_HIT
@@ -22,12 +22,12 @@ from batchwright.scheduler.components import Components
 from batchwright.scheduler.draft import Draft
 from batchwright.scheduler.faults import Faults, demand
 from batchwright.scheduler.fence import Fence
-from batchwright.scheduler.marks import Marks
 from batchwright.scheduler.predictions import Predictions
 from batchwright.scheduler.settings import SchedulerSettings
-from batchwright.scheduler.steady import SteadyDecodes
 from batchwright.scheduler.waiting_room import WaitingRoom
 from batchwright.step_view import StepView
+from batchwright.timers import ClockTimers, TokenTimers
+from batchwright.usage import UsageByAccount
 
 
 class State:
@@ -71,18 +71,18 @@ class State:
         self.announcer = Announcer(components, self.faults)
         self.room = WaitingRoom(components.policy, self.faults)
         self.fence = Fence(self.kv)
-        self.steady = SteadyDecodes(
+        self.decode_batch = DecodeBatch(
             sizes.block_size,
             sizes.num_lookahead_tokens,
             self.running,
-            enabled=settings.pipeline_depth == 1
+            is_enabled=settings.pipeline_depth == 1
             and not any(limit.affects_decode for limit in components.limits),
         )
-        self.step_epoch = Epoch()
-        self.ledger = Ledger(self.steady.epoch, self.step_epoch)
-        self.keeps_accounts = overrides(components.policy, "account")
-        self.marks = Marks(self.requests, self.steady)
-        self.alarms = Alarms()
+        self.step_count = SharedCount()
+        self.usage = UsageByAccount(self.decode_batch.count, self.step_count)
+        self.keeps_usage = overrides(components.policy, "account")
+        self.token_timers = TokenTimers(self.requests, self.decode_batch)
+        self.clock_timers = ClockTimers()
         self.predictions = Predictions(components.predictor, self.requests, self.faults)
         self.groups = Groups(settings.group_time_to_live)
         self.view = StepView(self)
@@ -110,7 +110,6 @@ class State:
         request.running_order = self._next_running_order
         self._next_running_order += 1
         self.running[request.request_id] = request
-        self.steady.start(request)
 
     def signal(self, key: str) -> None:
         """Have a key heeded at the next step; from any thread.

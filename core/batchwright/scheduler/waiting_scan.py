@@ -396,9 +396,9 @@ class WaitingScan:
         was_paused = self._start(request, hit)
         state.draft.grant(request, num_tokens, num_new_tokens)
         state.draft.admit(request, table)
-        if request.account is not None:
-            request.account.cached_tokens += hit.num_tokens
-            request.account.holds(need.num_step_blocks if was_paused else len(table))
+        if request.usage is not None:
+            request.usage.cached_tokens += hit.num_tokens
+            request.usage.change_num_blocks(need.num_step_blocks if was_paused else len(table))
         state.announcer.tell("on_admit", request.view, hit.num_tokens, need.num_step_blocks)
         if state.to_end:
             self._departures.has_to_end(request)  # no other request counts on its blocks yet

@@ -93,10 +93,9 @@ def _left_over(scheduler: Scheduler) -> Iterator[Violation]:
     for name, count in _counts(state).items():
         if count:
             yield Violation("E1", f"{count} {name} are left")
-    for key in state.ledger:
-        account = state.ledger[key]
-        if account.num_blocks:
-            yield Violation("E1", f"account {key!r} is charged for {account.num_blocks} blocks")
+    for key in state.usage:
+        if num_blocks := state.usage[key].num_blocks:
+            yield Violation("E1", f"account {key!r} is charged for {num_blocks} blocks")
 
 
 def _counts(state: State) -> dict[str, int]:
@@ -110,8 +109,8 @@ def _counts(state: State) -> dict[str, int]:
         "landing requests": room.num_landing,
         "keys that no request waits for": len(room._by_key),
         "waiting prompt tokens": room.num_prompt_tokens,
-        "running requests outside steady decode": len(state.steady.others),
-        "requests in steady decode": len(state.steady),
+        "running requests outside the decode batch": len(state.decode_batch.others()),
+        "requests in the decode batch": len(state.decode_batch),
         "plans in flight": len(state.fence.flights),
         "untold ends": len(state.ended),
         "held blocks": len(state.fence.held()),

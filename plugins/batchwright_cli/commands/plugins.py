@@ -41,9 +41,9 @@ class PluginsCommand(Command):
     type=click.Path(path_type=Path),
     help="Load the single-file plugins of this TOML file too, and heed its disable.",
 )
-@click.option("--host", type=click.Choice(["engine", "simulator"]), help="Say what it honours.")
+@click.option("--runtime", type=click.Choice(["engine", "simulator"]), help="Say what it honours.")
 def _plugins(
-    kind: str | None, name: str | None, file: Path | None, host: str | None, *, as_json: bool
+    kind: str | None, name: str | None, file: Path | None, runtime: str | None, *, as_json: bool
 ) -> None:
     """List installed components, those of a KIND, or one with all its options; broken plugins."""
     from batchwright.config import load_config
@@ -55,9 +55,9 @@ def _plugins(
     )
     found = _chosen(plugins, kind, name)
     if as_json:
-        click.echo(json.dumps(_as_dict(found, plugins, host), indent=2))
+        click.echo(json.dumps(_as_dict(found, plugins, runtime), indent=2))
         return
-    for line in _details(found[0], host) if name else _lines(found, host):
+    for line in _details(found[0], runtime) if name else _lines(found, runtime):
         click.echo(line)
     for line in _faults(plugins):
         click.echo(line)
@@ -82,7 +82,7 @@ def _chosen(plugins: PluginManager, kind: str | None, name: str | None) -> list[
     return plugins.registrations(kind)
 
 
-def _as_dict(found: list[Registration], plugins: PluginManager, host: str | None) -> dict[str, Any]:
+def _as_dict(found: list[Registration], plugins: PluginManager, runtime: str | None) -> dict[str, Any]:
     return {
         "components": [
             {
@@ -91,7 +91,7 @@ def _as_dict(found: list[Registration], plugins: PluginManager, host: str | None
                 "name": registration.name,
                 "class": registration.cls.__qualname__,
                 "options": _options(registration),
-                **({"capabilities": _support(registration, host)} if host else {}),
+                **({"capabilities": _support(registration, runtime)} if runtime else {}),
             }
             for registration in found
         ],
@@ -122,16 +122,16 @@ def _options(registration: Registration) -> list[dict[str, Any]]:
     ]
 
 
-def _support(registration: Registration, host: str) -> dict[str, dict[str, str]]:
-    """By capability, how a host honours it, and why not exactly."""
+def _support(registration: Registration, runtime: str) -> dict[str, dict[str, str]]:
+    """By capability, how a runtime honours it, and why not exactly."""
     from batchwright.runtimes import capabilities, support
 
-    answers = {name: support(host, name) for name in capabilities(registration)}
+    answers = {name: support(runtime, name) for name in capabilities(registration)}
     return {name: {"level": s.level, "why": s.why} for name, s in answers.items()}
 
 
-def _lines(found: list[Registration], host: str | None) -> Iterator[str]:
-    """A line a component, under its kind; below it what a host does not honour."""
+def _lines(found: list[Registration], runtime: str | None) -> Iterator[str]:
+    """A line a component, under its kind; below it what a runtime does not honour."""
     width = max((len(registration.name) for registration in found), default=0)
     kind = ""
     for registration in found:
@@ -140,10 +140,10 @@ def _lines(found: list[Registration], host: str | None) -> Iterator[str]:
             yield kind
         source = "" if registration.distribution == PROJECT else f" ({_source(registration)})"
         yield f"  {registration.name:<{width}}  {_sentence(registration)}{source}".rstrip()
-        yield from (f"    {line}" for line in _lacking(registration, host))
+        yield from (f"    {line}" for line in _lacking(registration, runtime))
 
 
-def _details(registration: Registration, host: str | None) -> Iterator[str]:
+def _details(registration: Registration, runtime: str | None) -> Iterator[str]:
     """All about one component."""
     yield f"{registration.kind} {registration.name}, from {_source(registration)}"
     described = inspect.cleandoc(registration.cls.__doc__ or "")
@@ -153,12 +153,12 @@ def _details(registration: Registration, host: str | None) -> Iterator[str]:
     for option in options:
         yield f"  {option['name']} = {option['default'] or 'none'}  ({option['type']})"
         yield f"      {option['help']}"
-    yield from _lacking(registration, host)
+    yield from _lacking(registration, runtime)
 
 
-def _lacking(registration: Registration, host: str | None) -> Iterator[str]:
-    """Yield what a host does not honour exactly."""
-    for name, support in _support(registration, host).items() if host else ():
+def _lacking(registration: Registration, runtime: str | None) -> Iterator[str]:
+    """Yield what a runtime does not honour exactly."""
+    for name, support in _support(registration, runtime).items() if runtime else ():
         if support["why"]:
             yield f"{name}: {support['level']}, {support['why']}"
 

@@ -40,7 +40,7 @@ _read: Final = attrgetter(*_COLUMNS.values())
 class Recorder(Observer):
     """Keeps a row for each request, and samples of what goes on.
 
-    It watches events alone, so that a simulation leaps as far as without it.
+    It watches events alone, so that a simulation fast-forwards as far as without it.
 
     Attributes:
         columns: Of the requests, in the order of their ends.

@@ -13,7 +13,7 @@ from batchwright_plugins.predictor.score import Score
 
 if TYPE_CHECKING:
     from batchwright.context import Context
-    from batchwright.protocols import Truth
+    from batchwright.protocols import OutputOracle
     from batchwright.request_view import RequestView
 
 __all__ = ["Noisy", "Oracle"]
@@ -30,14 +30,14 @@ class Oracle(Predictor):
 
     def __init__(self, options: Any, ctx: Context) -> None:
         super().__init__(options, ctx)
-        self._truth: Truth = ctx.components["truth"]
+        self._lengths: OutputOracle = ctx.components["output_oracle"]
 
     def output_tokens(self, requests: Sequence[RequestView]) -> Sequence[float]:
         return [self.length(request) for request in requests]
 
     def length(self, request: RequestView) -> float:
         """Tokens that a request will put out: its true length, or its cap."""
-        length = self._truth.output_tokens(request.request_id)
+        length = self._lengths.output_tokens(request.request_id)
         return float(request.max_tokens if length is None else min(length, request.max_tokens))
 
 

@@ -70,7 +70,7 @@ def _stop_token(request: RecordedRequest) -> tuple[int, ...]:
 
 
 class Answers:
-    """Answers to live requests; see ``batchwright.protocols.Truth``."""
+    """Answers to live requests; see ``batchwright.protocols.OutputOracle``."""
 
     def __init__(self) -> None:
         self._by_id: dict[str, Answer] = {}
@@ -83,15 +83,15 @@ class Answers:
         return self._by_id[request_id]
 
     def expect(self, request_id: str, num_output_tokens: int, token_id: int) -> None:
-        """See ``Truth``: an answer of which only the length is known."""
+        """See ``OutputOracle``: an answer of which only the length is known."""
         tokens = array("I", [token_id]) * num_output_tokens
         self._by_id[request_id] = Answer(tokens, 0, token_id)
 
     def output_tokens(self, request_id: str) -> int | None:
-        """See ``Truth``."""
+        """See ``OutputOracle``."""
         answer = self._by_id.get(request_id)
         return None if answer is None else len(answer.token_ids) - answer.num_prompt_tokens or None
 
     def forget(self, request_id: str) -> None:
-        """See ``Truth``."""
+        """See ``OutputOracle``."""
         self._by_id.pop(request_id, None)

@@ -41,7 +41,7 @@ class ReplayedExecutor(Executor):
         """By request that a plan may still compute, its answer and how much of it is out."""
 
     @property
-    def truth(self) -> Answers:
+    def output_oracle(self) -> Answers:
         return self.answers
 
     def load(self, settings: ModelSettings) -> ModelInfo:

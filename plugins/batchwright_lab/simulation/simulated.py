@@ -10,19 +10,19 @@ from zlib import crc32
 from attrs import frozen
 
 from batchwright.exceptions import ConfigError
-from batchwright.messages import LeapOutput, ModelOutput
+from batchwright.messages import FastForwardOutput, ModelOutput
 from batchwright.option import option
 from batchwright.protocols import Executor, ModelInfo, StepShape
 
 if TYPE_CHECKING:
     from batchwright.context import Context
-    from batchwright.messages import Leap, NewRequestData, SchedulerOutput
+    from batchwright.messages import FastForward, NewRequestData, SchedulerOutput
     from batchwright.protocols import Estimator, ModelSettings
 
 __all__ = ["EOS", "KnownLengths", "Simulated"]
 
 MOST_STEPS: Final = 128
-"""Steps of a leap at most."""
+"""Steps that are computed at once, at most."""
 EOS: Final = 0
 """The token that ends a sequence."""
 
@@ -53,11 +53,11 @@ class KnownLengths:
         self._by_id: dict[str, tuple[int, int]] = {}
 
     def expect(self, request_id: str, num_output_tokens: int, token_id: int) -> None:
-        """See ``batchwright.protocols.Truth``."""
+        """See ``batchwright.protocols.OutputOracle``."""
         self._by_id[request_id] = num_output_tokens, token_id
 
     def output_tokens(self, request_id: str) -> int | None:
-        """See ``batchwright.protocols.Truth``."""
+        """See ``batchwright.protocols.OutputOracle``."""
         found = self._by_id.get(request_id)
         return None if found is None else found[0]
 
@@ -67,7 +67,7 @@ class KnownLengths:
         return found or (0, 1 + crc32(request_id.encode()) % (_VOCAB_SIZE - 1))
 
     def forget(self, request_id: str) -> None:
-        """See ``batchwright.protocols.Truth``."""
+        """See ``batchwright.protocols.OutputOracle``."""
         self._by_id.pop(request_id, None)
 
 
@@ -92,7 +92,7 @@ class Simulated(Executor):
         self._row_of: dict[str, list[int]] = {}
         """By request, an answer of the token that it repeats."""
         self._page_of: dict[str, array[int]] = {}
-        """By request, the token that it repeats, as often as a leap has steps."""
+        """By request, the token that it repeats, as often as it may be computed at once."""
         self._behind: dict[str, int] = {}
         """Tokens known of requests that are still being computed up to the last of them."""
 
@@ -105,7 +105,7 @@ class Simulated(Executor):
         )
 
     @property
-    def truth(self) -> KnownLengths:
+    def output_oracle(self) -> KnownLengths:
         return self.lengths
 
     def load(self, settings: ModelSettings) -> ModelInfo:
@@ -156,17 +156,17 @@ class Simulated(Executor):
         self._pass_time(computed, visits)
         return ModelOutput(ids, self._sample(ids, computed, visits))
 
-    def leap(self, leap: Leap) -> LeapOutput:
+    def fast_forward(self, steps: FastForward) -> FastForwardOutput:
         assert self._estimator is not None, "load() was called"
-        ids = leap.req_ids
+        ids = steps.req_ids
         # Tokens that each still puts out: a loop in C, since this is done at every event.
-        lefts = list(map(sub, map(self._length_of.__getitem__, ids), map(len, leap.token_ids)))
+        lefts = list(map(sub, map(self._length_of.__getitem__, ids), map(len, steps.token_ids)))
         shortest = min(lefts)
-        most = min(leap.max_steps, MOST_STEPS, shortest)
-        clock, until = self.ctx.clock, leap.until
+        most = min(steps.max_steps, MOST_STEPS, shortest)
+        clock, until = self.ctx.clock, steps.until
         begin = now = clock.now()
         num_steps = 0
-        for seconds in self._estimator.decode_times(len(ids), leap.context):
+        for seconds in self._estimator.decode_times(len(ids), steps.context):
             begin = now
             now += seconds  # one by one, as stepping does: sums of floats depend on it
             num_steps += 1
@@ -175,7 +175,7 @@ class Simulated(Executor):
         clock.wait_until(now)
         page_of = self._page_of
         pieces = [page_of[request_id][:num_steps] for request_id in ids]
-        output = LeapOutput(num_steps, pieces, begin)
+        output = FastForwardOutput(num_steps, pieces, begin)
         if num_steps == shortest:
             output.ends = [at for at, left in enumerate(lefts) if left == num_steps]
             for at in output.ends:

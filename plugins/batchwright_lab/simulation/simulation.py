@@ -13,12 +13,13 @@ from batchwright.protocols.component import overrides
 from batchwright.request import Request
 from batchwright_engine.answering.batch import ERROR, REFUSED
 from batchwright_engine.signals import interrupt
+from batchwright_lab.simulation.fast_forward import FastForwarder
 
 if TYPE_CHECKING:
     from types import FrameType
 
     from batchwright.config.sections import SimulationSection
-    from batchwright.protocols import Arrival, Truth, Workload
+    from batchwright.protocols import Arrival, OutputOracle, Workload
     from batchwright.request import Finish
     from batchwright.request_view import RequestView
     from batchwright_engine.engine import Engine
@@ -77,7 +78,9 @@ class Simulation:
         self._clock = engine.scheduler.clock
         self._workload = workload
         self._caps = caps
-        self._leaps = section.leap
+        self._forwarder = (
+            FastForwarder(engine.scheduler, engine.executor) if section.fast_forward else None
+        )
         self._until = section.until or _FOREVER
         self._max_queue = section.max_queue or _FOREVER
         self._is_limited = section.until is not None or section.max_queue is not None
@@ -86,11 +89,11 @@ class Simulation:
         if arriving.next_time == _FOREVER:
             problem = "holds no request that arrives: there is nothing to simulate"
             raise ConfigError(problem, path=workload.ctx.path)
-        lengths = engine.executor.truth
+        lengths = engine.executor.output_oracle
         if lengths is None:
             problem = f"{engine.executor.ctx.label} cannot be told how long answers are"
             raise ConfigError(problem, path="simulation.executor")
-        self._truth: Truth = lengths
+        self._lengths: OutputOracle = lengths
         self._live: dict[str, tuple[Arrival, Request]] = {}
         self._eos = engine.model.eos_token_ids
 
@@ -132,12 +135,12 @@ class Simulation:
         self.stopped_by = "interrupted"
 
     def _step(self) -> None:
-        if self._leaps:
+        if self._forwarder is not None:
             until = self.arriving.next_time
-            leapt = self.engine.leap(until if until < self._until else self._until)
-            if leapt is not None:
-                if leapt:
-                    self._note_ends(leapt)
+            ended = self._forwarder.run(until if until < self._until else self._until)
+            if ended is not None:
+                if ended:
+                    self._note_ends(ended)
                 return
         plan, outputs = self.engine.advance()
         if outputs is None:
@@ -188,7 +191,7 @@ class Simulation:
         )
         token_id = arrival.output_token_id or 2 + number
         if request_id not in self._live:
-            self._truth.expect(request_id, arrival.num_output_tokens, token_id)
+            self._lengths.expect(request_id, arrival.num_output_tokens, token_id)
         try:
             self.engine.submit(request)
         except RequestRefusedError as error:
@@ -202,7 +205,7 @@ class Simulation:
         if self._on_refused is not None:
             self._on_refused(request.view, reason)
         if request.request_id not in self._live:
-            self._truth.forget(request.request_id)
+            self._lengths.forget(request.request_id)
         if self.is_closed_loop:
             with naming(self._workload, "on_refuse"):
                 self.arriving.follow(self._workload.on_refuse(arrival, self._clock.now()))

@@ -25,35 +25,51 @@ class BlockTable:
         block_size: Tokens a block.
 
     Attributes:
+        seed: The hash that the chain begins with.
         block_ids: The table.
-        num_published: Leading blocks of it that the prefix index knows.
+        num_published: Leading blocks of it that lookups can find.
+        num_indexed: Leading blocks of those that the prefix index has hashed, and knows.
+        is_waiting: Whether the index keeps the table, to hash the others when it has to.
+        num_left: Blocks that still wait for that, once the request has given the table up;
+            None while it holds it.
         hit_length: Blocks that were cached when a policy last asked.
+        num_waits_seen: ``PrefixIndex.num_waits`` at that time.
     """
 
     __slots__ = (
         "_block_size",
         "_cache_keys",
         "_digest",
+        "_hasher",
         "_hashes",
         "_request",
-        "_seed",
         "_token_bytes",
         "block_ids",
         "hit_length",
+        "is_waiting",
+        "num_indexed",
+        "num_left",
         "num_published",
+        "num_waits_seen",
+        "seed",
     )
 
     def __init__(self, request: RequestView, hasher: Hasher, block_size: int) -> None:
         self.block_ids: list[int] = []
         self.num_published = 0
+        self.num_indexed = 0
+        self.is_waiting = False
+        self.num_left: int | None = None
         self.hit_length = 0
-        self._request = request
+        self.num_waits_seen = 0
+        self.seed = bytes(hasher.digest_size)
+        self._request: RequestView | None = request
         self._cache_keys = request.cache_keys
         self._token_bytes = request.token_bytes
+        self._hasher = hasher
         self._digest = hasher.digest
         self._block_size = block_size
         self._hashes: list[bytes] = []
-        self._seed = bytes(hasher.digest_size)
 
     def hashes(self, num_blocks: int) -> list[bytes]:
         """The chain over the first full blocks: computed once, kept from then on.
@@ -70,7 +86,7 @@ class BlockTable:
             size = self._block_size
             data = self._token_bytes(known * size, num_blocks * size)
             digest, width = self._digest, 4 * size
-            parent = chain[-1] if chain else self._seed
+            parent = chain[-1] if chain else self.seed
             if self._cache_keys or not chain:
                 parent = self._hash_with_keys(parent, data, num_blocks)
                 data = data[(len(chain) - known) * width :]
@@ -78,23 +94,22 @@ class BlockTable:
             chain += [parent := digest(parent + block) for (block,) in blocks]
         return chain
 
-    def publish_next(self) -> tuple[bytes, int]:
-        """Count the first block that is not published, and is full, as published.
+    def give_up(self) -> BlockTable:
+        """Part with the request, but keep the tokens of published blocks not indexed yet.
 
         Returns:
-            Its digest and its id.
+            An empty table for the request. Both share the hash chain.
         """
-        chain, index = self._hashes, self.num_published
-        if index == len(chain) > 0 and not self._cache_keys:
-            # What a decode needs, once a block.
-            start = index * self._block_size
-            data = chain[-1] + self._token_bytes(start, start + self._block_size)
-            digest = self._digest(data)
-            chain.append(digest)
-        else:
-            digest = self.hashes(index + 1)[index]
-        self.num_published = index + 1
-        return digest, self.block_ids[index]
+        if not self.num_indexed:
+            self.hashes(1)  # its keys are the request's
+        assert self._request is not None, "a table is given up once"
+        heir = BlockTable(self._request, self._hasher, self._block_size)
+        heir.hit_length, heir.num_waits_seen = self.hit_length, self.num_waits_seen
+        heir._hashes = self._hashes
+        start, stop = self.num_indexed * self._block_size, self.num_published * self._block_size
+        self._token_bytes = _Tokens(self._token_bytes(start, stop), start).read
+        self._request = None
+        return heir
 
     def _hash_with_keys(self, parent: bytes, data: bytes, num_blocks: int) -> bytes:
         """Hash blocks that may depend on more than tokens: the first, or all of them.
@@ -120,6 +135,7 @@ class BlockTable:
         parts = []
         if index == 0:
             request = self._request
+            assert request is not None, "the first block is hashed before a table is given up"
             for tag, name in ((_SALT, request.cache_salt), (_ADAPTER, request.adapter)):
                 if name:  # an empty one is none
                     content = name.encode()
@@ -130,3 +146,17 @@ class BlockTable:
                 place = (key.start - start, key.stop - start, len(key.identity))
                 parts += [_INPUT, struct.pack("<qqQ", *place), key.identity]
         return b"".join(parts)
+
+
+class _Tokens:
+    """A copy of a request's tokens from a position on, 4 bytes each."""
+
+    __slots__ = ("_data", "_start")
+
+    def __init__(self, data: bytes, start: int) -> None:
+        self._data = data
+        self._start = start
+
+    def read(self, start: int, stop: int) -> bytes:
+        """Tokens ``[start, stop)``."""
+        return self._data[4 * (start - self._start) : 4 * (stop - self._start)]

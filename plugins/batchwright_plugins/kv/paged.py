@@ -35,8 +35,8 @@ class PagedKV(KVManager):
     A full block is identified by the hash chain over all tokens up to its end and by
     what else its content depends on (cache salt, adapter, images). It is published
     when the step that fills it is planned, so that a request later in the same step
-    can share it. A block that no request uses is free and still findable, until it is
-    taken for something else.
+    can share it; it is hashed when a lookup could find it. A block that no request uses is
+    free and still findable, until it is taken for something else.
 
     Block 0 is reserved: padded block tables point to it. Ends return a request's last
     blocks first; blocks without a hash go to the front of the free queue, hashed ones
@@ -62,7 +62,6 @@ class PagedKV(KVManager):
             )
         self._references = [0] * self._num_blocks
         self._index = PrefixIndex(self._num_blocks)
-        self._hash_of = self._index.hash_of
         self._holders: dict[str, BlockTable] = {}
         self._free.add_empty(range(1, self._num_blocks))
 
@@ -79,7 +78,7 @@ class PagedKV(KVManager):
             return NO_HIT
         # The last token is computed in any case: its logits are needed.
         most = (request.num_tokens - 1) // self._block_size
-        found = self._index.find(self._table(request).hashes(most), most)
+        found = self._index.find(self._table(request), most)
         if not found:
             return NO_HIT
         references = self._references
@@ -90,16 +89,7 @@ class PagedKV(KVManager):
         if not self._caches:
             return 0
         most = (request.num_tokens - 1) // self._block_size
-        table = self._table(request)
-        hashes = table.hashes(most)
-        # Chains are evicted from their end: where the hit ended is where to look.
-        length = min(table.hit_length, most)
-        while length and hashes[length - 1] not in self._index:
-            length -= 1
-        while length < most and hashes[length] in self._index:
-            length += 1
-        table.hit_length = length
-        return length * self._block_size
+        return self._index.hit_length(self._table(request), most) * self._block_size
 
     def num_needed(self, request: RequestView, num_tokens: int, hit: PrefixHit = NO_HIT) -> int:
         held = len(self._table(request).block_ids) + len(hit.block_ids)
@@ -121,15 +111,19 @@ class PagedKV(KVManager):
         if table.block_ids:
             self._holders[request.request_id] = table
         if self._caches:
-            self._publish(table, num_final_tokens // self._block_size)
+            num_full = num_final_tokens // self._block_size
+            if num_full > table.num_published:
+                self._index.publish(table, num_full)
         return new
 
-    def carry(
+    def allocate_decodes(
         self, growing: Sequence[RequestView], filling: Sequence[RequestView]
     ) -> list[list[int]]:
         return [[block_id] for block_id in self._go_on(growing, filling)]
 
-    def leap(self, growing: Sequence[RequestView], filling: Sequence[RequestView]) -> None:
+    def fast_forward_decodes(
+        self, growing: Sequence[RequestView], filling: Sequence[RequestView]
+    ) -> None:
         # Blocks are taken in the same order as step by step. Publishing may come after all
         # of it: what is published is in use, what is taken is not.
         self._go_on(growing, filling)
@@ -145,8 +139,10 @@ class PagedKV(KVManager):
 
     def detach(self, request: RequestView, cause: DetachCause) -> list[int]:
         table = self._table(request)
-        block_ids, table.block_ids = table.block_ids, []
-        table.num_published = 0
+        block_ids = table.block_ids
+        heir = self._index.give_up(table)
+        heir.block_ids = []
+        self.ctx.data(request).table = heir
         self._holders.pop(request.request_id, None)
         return block_ids
 
@@ -154,21 +150,19 @@ class PagedKV(KVManager):
         if not self._caches:  # nothing is shared, nothing worth keeping
             self._free.add_empty(block_ids[::-1])
             return
-        references, hash_of = self._references, self._hash_of
+        references, hash_of, waits_in = self._references, self._index.hash_of, self._index.waits_in
         empty: list[int] = []
         cached: list[int] = []
         for block_id in reversed(block_ids):
             references[block_id] -= 1
             if not references[block_id]:
-                (empty if hash_of[block_id] is None else cached).append(block_id)
+                is_empty = hash_of[block_id] is None and waits_in[block_id] is None
+                (empty if is_empty else cached).append(block_id)
         self._free.add_empty(empty)
         self._free.add_cached(cached)
 
     def unpublish(self, request: RequestView, num_tokens: int) -> None:
-        table = self._table(request)
-        keep = num_tokens // self._block_size
-        self._index.remove(table.block_ids[keep : table.num_published])
-        table.num_published = min(table.num_published, keep)
+        self._index.take_back(self._table(request), num_tokens // self._block_size)
 
     def unpublish_blocks(self, block_ids: Sequence[int]) -> None:
         self._index.remove(block_ids)
@@ -233,7 +227,7 @@ class PagedKV(KVManager):
         for request, block_id in zip(growing, new, strict=True):
             data(request).table.block_ids.append(block_id)
         if self._caches:
-            self._index.add([data(request).table.publish_next() for request in filling])
+            self._index.publish_next([data(request).table for request in filling])
         return new
 
     def _table(self, request: RequestView) -> BlockTable:
@@ -248,7 +242,7 @@ class PagedKV(KVManager):
                 self._free.remove(block_id)
             self._references[block_id] += 1
         table.block_ids += block_ids
-        table.num_published = len(table.block_ids)
+        table.num_published = table.num_indexed = len(table.block_ids)
 
     def _take(self, count: int) -> list[int]:
         """Free blocks, emptied; there are so many."""
@@ -259,11 +253,3 @@ class PagedKV(KVManager):
             for block_id in block_ids:
                 references[block_id] = 1
         return block_ids
-
-    def _publish(self, table: BlockTable, num_full: int) -> None:
-        known = table.num_published
-        if num_full > known:
-            hashes = table.hashes(num_full)
-            new = slice(known, num_full)
-            self._index.add(zip(hashes[new], table.block_ids[new], strict=True))
-            table.num_published = num_full

@@ -57,7 +57,7 @@ class DecisionLog(Observer):
       admission. ``resumed``: those among them that had been preempted
     - ``grants``: by request, ``[tokens owed, tokens granted, new blocks]``; of those whose
       grant was decided by a visit
-    - ``carried``: how many others decode steadily, one token owed and granted each: all
+    - ``carried``: how many others the decode batch advances, one token owed and granted each: all
       running requests but those in ``grants`` and in ``left_out``
     - ``blocks``: by carried request, new blocks
     - ``left_out``: running requests that were granted nothing
@@ -222,7 +222,7 @@ class DecisionLog(Observer):
                 key: [num_new_tokens, grants[key], self._new_blocks(record, key, hits.get(key, 0))]
                 for key, num_new_tokens in visited.items()
             },
-            "carried": record.num_carried,
+            "carried": record.num_batched,
             "blocks": {
                 key: self._new_blocks(record, key, 0)
                 for key in record.new_blocks

@@ -61,7 +61,7 @@ class Shadow(Observer):
     The run goes its own way: what the shadow would have done then is not played on; for that
     there is ``batchwright replay``. If it fails, it is left out from there on, with a warning.
     A step costs O(changes log waiting), every ``every`` steps O(depth log waiting + depth^2),
-    and O(running) where it keeps accounts or sets marks. Steps are not leapt over.
+    and O(running) where it keeps accounts or sets marks. Simulations do not fast-forward.
     """
 
     name = "shadow"

@@ -7,15 +7,15 @@ from collections.abc import Hashable
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from batchwright.calendar import Epoch
 from batchwright.context import Context
-from batchwright.ledger import Ledger
+from batchwright.counters import SharedCount
+from batchwright.usage import UsageByAccount
 
 if TYPE_CHECKING:
-    from batchwright.ledger import Account
     from batchwright.protocols import Estimator, Predictor
     from batchwright.request_view import RequestView
     from batchwright.step_record import StepRecord
+    from batchwright.usage import Usage
 
 __all__ = ["ShadowContext"]
 
@@ -29,8 +29,8 @@ class ShadowContext(Context):
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
         self.predictor: Predictor | None = None
-        self._own_ledger = Ledger(Epoch(), Epoch())
-        self._accounts: dict[str, Account] = {}
+        self._own_usage = UsageByAccount(SharedCount(), SharedCount())
+        self._usage_of: dict[str, Usage] = {}
         self._recomputed: dict[str, int] = {}
         self._marks: list[tuple[RequestView, int, Any]] = []
         self._alarms: list[tuple[float, int, Any]] = []
@@ -38,9 +38,9 @@ class ShadowContext(Context):
         self._estimates: dict[str, float] = {}
 
     @property
-    def usage(self) -> Ledger:  # type: ignore[override]
-        """What accounts of its own were served."""
-        return self._own_ledger
+    def usage(self) -> UsageByAccount:  # type: ignore[override]
+        """Service that accounts of its own received."""
+        return self._own_usage
 
     @property
     def estimator(self) -> Estimator:
@@ -74,25 +74,25 @@ class ShadowContext(Context):
     # Its host's side.
     def open_account(self, request: RequestView, key: Hashable) -> None:
         """Let a request pay from an account."""
-        self._accounts[request.request_id] = self._own_ledger.open(key)
+        self._usage_of[request.request_id] = self._own_usage.open(key)
 
     def charge(self, record: StepRecord) -> None:
         """Book what a step granted; O(running)."""
-        if not self._accounts:
+        if not self._usage_of:
             return
         for request_id, num_tokens in record.plan.num_scheduled_tokens.items():
-            account = self._accounts[request_id]
+            usage = self._usage_of[request_id]
             if record.num_new_tokens(request_id) > 1:
-                account.prefill_tokens += num_tokens
-                account.recomputed_tokens += self._newly_recomputed(record, request_id)
+                usage.prefill_tokens += num_tokens
+                usage.recomputed_tokens += self._newly_recomputed(record, request_id)
             else:
-                account.decoded(num_tokens)
+                usage.add_decode_tokens(num_tokens)
 
     def credit(self, request: RequestView, hit: int) -> None:
         """Book tokens that were cached."""
-        account = self._accounts.get(request.request_id)
-        if account is not None:
-            account.cached_tokens += hit
+        usage = self._usage_of.get(request.request_id)
+        if usage is not None:
+            usage.cached_tokens += hit
 
     def due_marks(self) -> list[tuple[RequestView, Any]]:
         """Take out marks that are reached; those of ended requests lapse. O(marks)."""
@@ -118,7 +118,7 @@ class ShadowContext(Context):
 
     def forget(self, request: RequestView) -> None:
         """Drop what is kept of an ended request."""
-        for table in (self._accounts, self._recomputed, self._estimates):
+        for table in (self._usage_of, self._recomputed, self._estimates):
             table.pop(request.request_id, None)
 
     def _newly_recomputed(self, record: StepRecord, request_id: str) -> int:

@@ -24,9 +24,9 @@ _PERCENTILES = (50, 90, 99)
 class Stats(Observer):
     """Latencies, throughput, preemptions, prefix hits, use of KV, of one run.
 
-    A step costs it what was visited in it, nothing a carried decode. Latencies are those
-    of requests that ended by themselves (``stop``, ``length``): aborted and failed ones
-    are counted, not timed. Beyond 100,000 of them percentiles are 0.05 % off. A preempted
+    A step costs it what was visited in it, nothing a request of the decode batch. Latencies
+    are those of requests that ended by themselves (``stop``, ``length``): aborted and failed
+    ones are counted, not timed. Beyond 100,000 of them percentiles are 0.05 % off. A preempted
     request has one TTFT, that of its first token.
 
     Keys of ``summary()``, in order (None where there is nothing to measure):
@@ -117,7 +117,7 @@ class Stats(Observer):
             "prefix_hit_ratio": _ratio(self._num_hit_tokens, self._num_queried_tokens),
             "kv_peak_ratio": self._kv_peak(),
             "decode_grants": counts.decode_grants,
-            "carried_ratio": _ratio(counts.carried_grants, counts.decode_grants),
+            "carried_ratio": _ratio(counts.batched_decodes, counts.decode_grants),
         }
 
     def _duration(self) -> float:

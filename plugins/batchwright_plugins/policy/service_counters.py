@@ -42,7 +42,7 @@ class ServiceCounters:
 
     ``(input_weight * prompt tokens + output_weight * decoded tokens) / weight``, plus lifts.
     A prompt counts from its admission on, so that the next admission of the same step knows
-    of it; decoded tokens are the ledger's. Cached tokens and those computed again after a
+    of it; decoded tokens are those of ``ctx.usage``. Cached tokens and those computed again after a
     preemption are free.
 
     Args:

@@ -124,8 +124,8 @@ class Window(SchedulingPolicy):
 
     def fairness(self, request: RequestView) -> float:
         """1 for a client that has received nothing, 0 for the one that received most."""
-        account = self.ctx.usage[request.client]
-        served = account.prefill_tokens - account.recomputed_tokens + account.decode_tokens
+        usage = self.ctx.usage[request.client]
+        served = usage.prefill_tokens - usage.recomputed_tokens + usage.decode_tokens
         self._most_served = max(self._most_served, served)
         return 1.0 - served / self._most_served
 

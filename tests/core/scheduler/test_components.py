@@ -433,7 +433,7 @@ class TestPolicies:
         assert b.step() == {"0": 1, "1": 1, "2": 18}
         assert list(b.step().items()) == list(served.items())
         assert asked == asked_for
-        assert b.scheduler._state.counts.carried_grants == (2 if asked_for else 4)
+        assert b.scheduler._state.counts.batched_decodes == (2 if asked_for else 4)
 
     @pytest.mark.parametrize("key", [float("nan"), "x", None, (1, "x")])
     def test_a_bad_key_ends_the_request(self, with_parts: Any, key: Any) -> None:
@@ -527,7 +527,7 @@ class TestPolicies:
         b.steps(10)
         assert seen == [7, 10]
 
-    def test_ledger_reads_service_without_being_pushed(self, with_parts: Any) -> None:
+    def test_usage_tells_of_service_without_being_pushed(self, with_parts: Any) -> None:
         class Accounts(SchedulingPolicy):
             name = "accounts"
 
@@ -535,12 +535,12 @@ class TestPolicies:
                 return request.client
 
         b = with_parts(Accounts, block_size=4)
-        ledger = b.scheduler.components.policy.ctx.usage
+        usage = b.scheduler.components.policy.ctx.usage
         b.add("a", 8, 20, client="x")
         b.add("b", 6, 20, client="y")
         b.add("c", 6, 20, client="y")
         b.steps(5)
-        x, y, nobody = ledger["x"], ledger["y"], ledger["nobody"]
+        x, y, nobody = usage["x"], usage["y"], usage["nobody"]
         assert (x.prefill_tokens, x.decode_tokens) == (8, 4)
         assert (y.prefill_tokens, y.decode_tokens) == (12, 8)
         assert (nobody.prefill_tokens, nobody.decode_tokens, nobody.block_steps) == (0, 0, 0)

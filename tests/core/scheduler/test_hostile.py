@@ -300,7 +300,7 @@ CASES: dict[str, dict[str, Case]] = {
         "lookup": Case("run", [*without(), PrefixHit(1000), PrefixHit(-1)]),
         "num_needed": Case("run", without(-1)),
         "allocate": Case("run", without(None, ODD[-1])),
-        "carry": Case("run"),
+        "allocate_decodes": Case("run"),
         "block_ids": Case("run"),
         "detach": Case("run"),
         "free": Case("run"),
@@ -313,7 +313,9 @@ CASES: dict[str, dict[str, Case]] = {
         "num_own_blocks": Case("logged"),
         "audit": Case("logged"),
         "published_blocks": Case("logged"),
-        "leap": Case("logged"),  # called in simulations alone: see tests/lab/simulation
+        "fast_forward_decodes": Case(
+            "logged"
+        ),  # called in simulations alone: see tests/lab/simulation
         "num_usable_blocks": Case("logged"),
         "num_free_blocks": Case("run"),
         "usage": Case("logged"),

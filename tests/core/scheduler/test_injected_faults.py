@@ -82,6 +82,7 @@ def publish_under_a_wrong_hash(scheduler, monkeypatch):
     index = scheduler.kv_manager._index
 
     def remove(block_ids):
+        index.hash_all()
         for block_id in block_ids:
             index.hash_of[block_id] = None
 
@@ -179,7 +180,7 @@ def compute_without_slots(scheduler, monkeypatch):
 def starve(scheduler, monkeypatch):
     """E6: running requests are granted nothing, for ever."""
     monkeypatch.setattr(scheduler._running_scan, "_grant", lambda request, num_new_tokens: 0)
-    monkeypatch.setattr(scheduler._state.steady, "enabled", False)
+    monkeypatch.setattr(scheduler._state.decode_batch, "is_enabled", False)
 
 
 def end_without_a_reason(scheduler, monkeypatch):

@@ -321,7 +321,9 @@ class TestFaultsOfNoRequest:
         with pytest.raises(PluginError, match=r"gate 'g'.*: setup\(\): raised OSError: no license"):
             bench_with(make_bench, "gate", gate)
 
-    @pytest.mark.parametrize("method", ["lookup", "num_needed", "allocate", "carry", "detach"])
+    @pytest.mark.parametrize(
+        "method", ["lookup", "num_needed", "allocate", "allocate_decodes", "detach"]
+    )
     def test_kv_manager(self, make_bench: Any, method: str) -> None:
         def fail(self: Any, *rest: Any) -> None:
             raise ValueError("lost count")

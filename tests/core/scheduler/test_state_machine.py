@@ -226,7 +226,7 @@ def run_operations(config, operations, *, visit_everyone, num_draft_tokens=0):
     num_drafts=st.sampled_from([0, 0, 0, 2]),
 )
 def test_fast_path_makes_the_plans_of_the_full_scan(config, operations, num_drafts):
-    """Carrying steady decodes changes no field of any plan, block ids included."""
+    """Advancing decodes together changes no field of any plan, block ids included."""
     full, fast = (
         run_operations(
             config, operations, visit_everyone=everyone, num_draft_tokens=num_drafts
@@ -252,5 +252,5 @@ def test_fast_path_is_taken():
             driver.add(make_request(name, 3, 9))
         for _ in range(3):
             driver.turn()
-    assert len(fast.scheduler._state.steady) == 2
-    assert len(full.scheduler._state.steady) == 0
+    assert len(fast.scheduler._state.decode_batch) == 2
+    assert len(full.scheduler._state.decode_batch) == 0

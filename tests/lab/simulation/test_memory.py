@@ -23,10 +23,10 @@ class Keeper(Observer):
         LIVING.append(weakref.ref(request._request))
 
 
-@pytest.mark.parametrize("leap", [True, False])
+@pytest.mark.parametrize("fast_forward", [True, False])
 @pytest.mark.parametrize("caching", [True, False])
 def test_ended_requests_do_not_wait_for_the_garbage_collector(
-    simulate: Any, *, caching: bool, leap: bool
+    simulate: Any, *, caching: bool, fast_forward: bool
 ) -> None:
     """Nothing that a simulation makes of a request holds itself."""
     LIVING.clear()
@@ -38,7 +38,9 @@ def test_ended_requests_do_not_wait_for_the_garbage_collector(
     gc.collect()
     gc.disable()
     try:
-        ran = simulate(arrivals, config, plugins=[make_plugin(observer=[Keeper])], leap=leap)
+        ran = simulate(
+            arrivals, config, plugins=[make_plugin(observer=[Keeper])], fast_forward=fast_forward
+        )
         living = [found.request_id for ref in LIVING if (found := ref()) is not None]
     finally:
         gc.enable()

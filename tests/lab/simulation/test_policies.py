@@ -1,4 +1,4 @@
-"""Under every policy that ships, leaping writes the table that stepping writes."""
+"""Under every policy that ships, fast-forwarding writes the table that stepping writes."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ CONFIG = {
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_leaping_changes_no_request(policy: str, simulate: Any) -> None:
+def test_fast_forwarding_changes_no_request(policy: str, simulate: Any) -> None:
     arrivals = list(random_arrivals(random.Random(policy), 60))
     scheduler = {**CONFIG["scheduler"], "policy": policy}
-    leapt, stepped = (
-        simulate(arrivals, {**CONFIG, "scheduler": scheduler}, leap=leap).read("requests.csv")
-        for leap in (True, False)
+    forwarded, stepped = (
+        simulate(arrivals, {**CONFIG, "scheduler": scheduler}, fast_forward=fast_forward).read(
+            "requests.csv"
+        )
+        for fast_forward in (True, False)
     )
-    assert leapt == stepped
-    assert len(leapt.splitlines()) == 61
+    assert forwarded == stepped
+    assert len(forwarded.splitlines()) == 61

@@ -1,4 +1,4 @@
-"""A simulation decides what the engine decides, byte for byte, leaping or not."""
+"""A simulation decides what the engine decides, byte for byte, fast-forwarding or not."""
 
 from __future__ import annotations
 
@@ -107,13 +107,18 @@ def test_simulation_decides_what_the_engine_decides(
     config = random_config(chance)
     arrivals = list(random_arrivals(chance))
     expected = engine_log(config, arrivals, tmp_path / "engine")
-    for leap in (True, False):
-        ran = simulate(arrivals, {**config, "observer": [LOG]}, plugins=[ACTING, fakes], leap=leap)
+    for fast_forward in (True, False):
+        ran = simulate(
+            arrivals,
+            {**config, "observer": [LOG]},
+            plugins=[ACTING, fakes],
+            fast_forward=fast_forward,
+        )
         assert ran.read("decisions.jsonl") == expected
 
 
 def test_the_cases_have_everything_in_them(simulate: Any) -> None:
-    """Preemption, hits, pauses and leaps do happen in the configurations above."""
+    """Preemption, hits, pauses and fast-forwards do happen in the configurations above."""
     seen = dict.fromkeys(("preempted", "hits", "eos", "length", "full"), 0)
     for seed in range(50):
         chance = random.Random(f"decisions/{seed}")

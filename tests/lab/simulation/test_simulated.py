@@ -13,6 +13,7 @@ from batchwright.protocols import StepShape
 from batchwright.testing import make_plugin, make_request
 from batchwright_engine import Engine
 from batchwright_lab.simulation.assembly import SimulatorAssembly
+from batchwright_lab.simulation.fast_forward import FastForwarder
 from batchwright_lab.simulation.simulated import EOS
 from batchwright_plugins.kv.paged import PagedKV
 
@@ -53,7 +54,7 @@ def test_clock_goes_on_by_what_the_estimator_says() -> None:
 
 def test_answer_ends_at_its_true_length_or_at_its_cap() -> None:
     engine = simulator()
-    truth = engine.executor.truth
+    truth = engine.executor.output_oracle
     for name, length in (("short", 3), ("capped", 9)):
         truth.expect(name, length, 5)
         engine.scheduler.add_request(request(name, 4, 6))
@@ -86,17 +87,17 @@ def test_executor_is_none_of_a_real_engine() -> None:
         SimulatorAssembly(config).engine()
 
 
-def test_failing_manager_ends_a_leap_with_its_name() -> None:
+def test_failing_manager_ends_a_fast_forward_with_its_name() -> None:
     class Breaks(PagedKV):
         """Fails when it should serve many steps."""
 
         name = "breaks"
 
-        def leap(self, growing, filling):
+        def fast_forward_decodes(self, growing, filling):
             raise RuntimeError("too far")
 
     engine = simulator(make_plugin(kv=[Breaks]), kv={"manager": "breaks"})
     engine.scheduler.add_request(request("a", 4, 60))
     engine.advance()
     with pytest.raises(PluginError, match=r"kv 'breaks'.*too far"):
-        engine.leap(1e9)
+        FastForwarder(engine.scheduler, engine.executor).run(1e9)

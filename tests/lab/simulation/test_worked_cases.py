@@ -1,7 +1,7 @@
 """Part 1 of the worked cases, in simulation: a step takes a second, arrivals come between.
 
 Each case is simulated twice: with the decision log, by which its steps are compared, and
-without it, leaping, by which its requests are.
+without it, fast-forwarding, by which its requests are.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def steps(simulate: Any) -> Any:
         }
         given = {"plugins": plugins or [], "until": until}
         ran = simulate(arrivals, {**config, "observer": [LOG]}, **given)
-        leapt = simulate(arrivals, config, **given)
-        assert leapt.read("requests.csv") == ran.read("requests.csv")
+        forwarded = simulate(arrivals, config, **given)
+        assert forwarded.read("requests.csv") == ran.read("requests.csv")
         lines = ran.read("decisions.jsonl").decode().splitlines()
         found, seen = [], -1
         for line, trail in zip(lines[1:], follow(lines), strict=True):

@@ -164,10 +164,10 @@ def test_a_policy_that_watches_hears_its_marks_and_alarms() -> None:
     drive(scheduler, [make_request("A", 4, 4), make_request("B", 40, 2)])
     (shadow,) = (o for o in scheduler.components.observers if o.name == "shadow")
     assert sorted(shadow._policy.heard) == ["five", "five", "two", "two"]
-    ledger = shadow._policy.ctx.usage
-    assert ledger[None].prefill_tokens == 44
-    assert ledger[None].decode_tokens == 4
-    assert "A" not in shadow._policy.ctx._accounts
+    usage = shadow._policy.ctx.usage
+    assert usage[None].prefill_tokens == 44
+    assert usage[None].decode_tokens == 4
+    assert "A" not in shadow._policy.ctx._usage_of
 
 
 def test_choices_are_counted_exactly() -> None:

@@ -1,4 +1,4 @@
-"""Fair queueing of tokens over accounts that are read from the ledger."""
+"""Fair queueing of tokens over accounts whose usage the core counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers to carried requests: taken over together, or one by one if one is odd."""
+"""Answers to the decode batch: taken over together, or one by one if one is odd."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def test_an_odd_token_ends_its_request_and_no_other_gets_two(make_bench: Any, od
         b.step()
     scheduler = b.scheduler
     plan = scheduler.schedule()
-    assert len(scheduler._state.steady) == 3
+    assert len(scheduler._state.decode_batch) == 3
     lives = dict(scheduler.requests)
     before = {name: request.num_output_tokens for name, request in lives.items()}
     outputs = scheduler.update_from_output(plan, ModelOutput(["a", "b", "c"], [[7], [odd], [8]]))

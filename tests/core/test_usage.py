@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchwright.assembly import scheduler_from_config
-from batchwright.calendar import Epoch
 from batchwright.clock import VirtualClock
-from batchwright.ledger import Ledger
+from batchwright.counters import SharedCount
 from batchwright.protocols import SchedulingPolicy
 from batchwright.testing import Driver, ScriptedExecutor, fakes, make_plugin, make_request
+from batchwright.usage import UsageByAccount
 
 DEEDS = st.lists(
     st.tuples(
-        st.sampled_from(["decoded", "decoding", "holds", "decode step", "step"]),
+        st.sampled_from(["decode tokens", "batched", "blocks", "decode step", "step"]),
         st.sampled_from("ab"),
         st.integers(-3, 5),
     ),
@@ -25,42 +25,42 @@ DEEDS = st.lists(
 
 @given(deeds=DEEDS)
 def test_rates_equal_sums(deeds):
-    """A rate over an epoch adds up to what stepping through it adds up to."""
-    decode_epoch, step_epoch = Epoch(3), Epoch(8)
-    ledger = Ledger(decode_epoch, step_epoch)
+    """A rate over a shared count adds up to what stepping through it adds up to."""
+    decode_steps, steps = SharedCount(3), SharedCount(8)
+    usage = UsageByAccount(decode_steps, steps)
     tokens, blocks = dict.fromkeys("ab", 0), dict.fromkeys("ab", 0)
     decoding, held = dict.fromkeys("ab", 0), dict.fromkeys("ab", 0)
     for deed, name, number in deeds:
-        account = ledger.open(name)
-        if deed == "decoded":
-            account.decoded(number)
+        account = usage.open(name)
+        if deed == "decode tokens":
+            account.add_decode_tokens(number)
             tokens[name] += number
-        elif deed == "decoding":
-            account.decoding(number)
+        elif deed == "batched":
+            account.change_num_batched(number)
             decoding[name] += number
-        elif deed == "holds":
-            account.holds(number)
+        elif deed == "blocks":
+            account.change_num_blocks(number)
             held[name] += number
         elif deed == "decode step":
-            decode_epoch.value += 1
+            decode_steps.value += 1
             tokens = {key: tokens[key] + decoding[key] for key in tokens}
         else:
-            step_epoch.value += 1
+            steps.value += 1
             blocks = {key: blocks[key] + held[key] for key in blocks}
-        for key in ledger:
-            assert ledger[key].decode_tokens == tokens[key]
-            assert ledger[key].block_steps == blocks[key]
-            assert ledger[key].num_blocks == held[key]
+        for key in usage:
+            assert usage[key].decode_tokens == tokens[key]
+            assert usage[key].block_steps == blocks[key]
+            assert usage[key].num_blocks == held[key]
 
 
 def test_unknown_account_reads_as_one_never_served():
-    ledger = Ledger(Epoch(), Epoch())
-    account = ledger["nobody"]
+    usage = UsageByAccount(SharedCount(), SharedCount())
+    account = usage["nobody"]
     assert (account.prefill_tokens, account.decode_tokens, account.block_steps) == (0, 0, 0)
-    assert len(ledger) == 0
-    ledger.open("somebody")
-    assert list(ledger) == ["somebody"]
-    assert ledger.open("somebody") is ledger["somebody"]
+    assert len(usage) == 0
+    usage.open("somebody")
+    assert list(usage) == ["somebody"]
+    assert usage.open("somebody") is usage["somebody"]
 
 
 class ByClient(SchedulingPolicy):
@@ -73,7 +73,7 @@ class ByClient(SchedulingPolicy):
 
 
 class Books:
-    """Adds up, step by step and request by request, what the ledger should say."""
+    """Adds up, step by step and request by request, what the usage should say."""
 
     def __init__(self, scheduler):
         self.scheduler = scheduler
@@ -97,7 +97,7 @@ class Books:
 
 @pytest.mark.parametrize("visit_everyone", [True, False])
 @pytest.mark.parametrize("seed", range(8))
-def test_ledger_equals_the_books_of_a_run(seed, visit_everyone):
+def test_usage_equals_the_books_of_a_run(seed, visit_everyone):
     """Decode, prefill and cached tokens and blocks held, through preemption and abort."""
     draw = random.Random(seed)
     scheduler = scheduler_from_config(
@@ -110,7 +110,7 @@ def test_ledger_equals_the_books_of_a_run(seed, visit_everyone):
         plugins=[fakes, make_plugin(policy=[ByClient])],
     )
     driver = Driver(scheduler, ScriptedExecutor.standalone(12, 4))
-    books, ledger = Books(scheduler), scheduler._state.ledger
+    books, usage = Books(scheduler), scheduler._state.usage
     for step in range(120):
         if step < 60 and draw.random() < 0.4:
             prompt = [*range(1, 1 + draw.randint(0, 8)), step]
@@ -125,7 +125,7 @@ def test_ledger_equals_the_books_of_a_run(seed, visit_everyone):
             held[request.client] += len(scheduler.kv_manager.block_ids(request.view))
         for client in "ab":
             books.block_steps[client] += held[client]
-            account = ledger[client]
+            account = usage[client]
             assert account.decode_tokens == books.decode[client]
             assert account.prefill_tokens == books.prefill[client]
             assert account.cached_tokens == books.hits[client]
@@ -136,5 +136,5 @@ def test_ledger_equals_the_books_of_a_run(seed, visit_everyone):
     again = dict.fromkeys("ab", 0)
     for request in driver.requests:
         again[request.client] += request.num_recomputed_tokens
-    assert {client: ledger[client].recomputed_tokens for client in "ab"} == again
+    assert {client: usage[client].recomputed_tokens for client in "ab"} == again
     assert sum(again.values()) > 0

@@ -1,4 +1,4 @@
-"""Parallel columns over the requests in steady decode."""
+"""Parallel columns over the requests of the decode batch."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _FEW: Final = 4
 
 
 class Columns:
-    """What a step says of carried requests, kept ready in order of admission.
+    """The part of a plan that tells of the batch, kept ready in order of admission.
 
-    A plan lists the same requests step after step; only one number, the epoch, has
-    moved on. So plans are made from these columns, a list at a time, and not from the
+    A plan lists the same requests step after step; only one number, the batch's count, has
+    advanced. So plans are made from these columns, a list at a time, and not from the
     requests. Insertion and removal shift lists: O(n), but at the speed of memmove.
 
     Attributes:
         ids: Request ids.
         requests: The requests.
         token_ids: Each one's known tokens.
-        bases: Computed tokens minus the epoch.
-        output_bases: Output tokens minus the epoch, between steps.
-        ones: One token each by id: what a step grants them.
+        bases: Computed tokens minus the batch's count.
+        output_bases: Output tokens minus the batch's count, between steps.
+        ones: One token for each by id: what a step schedules for them.
         stop_ids: Tokens that end any of them, and maybe some that ended others.
         version: Counts changes.
     """
@@ -54,19 +54,20 @@ class Columns:
         return self._orders[-1]
 
     def place(self, request: Request) -> int:
-        """Where a request stands, or would stand."""
+        """The index at which a request stands, or would stand."""
         return bisect_left(self._orders, request.running_order)
 
     def insert(self, request: Request) -> None:
-        """Take up a request that follows the epoch."""
+        """Take up a request that follows the batch's count."""
         self._take_back()
         at = self.place(request)
         self._orders.insert(at, request.running_order)
         self.ids.insert(at, request.request_id)
         self.requests.insert(at, request)
         self.token_ids.insert(at, request.token_ids)
-        self.bases.insert(at, request.computed_base)
-        self.output_bases.insert(at, request.computed_base + 1 - request.num_prompt_tokens)
+        base = request.computed.base
+        self.bases.insert(at, base)
+        self.output_bases.insert(at, base + 1 - request.num_prompt_tokens)
         if at == len(self.ones):
             self.ones[request.request_id] = 1
         else:
@@ -97,8 +98,8 @@ class Columns:
         self._is_lent = True
         return self.requests
 
-    def cached_data(self, epoch: int, tables: dict[str, list[int]]) -> CachedRequestData:
-        """What a plan says of them: fresh lists, that others may be appended to."""
+    def cached_data(self, count: int, tables: dict[str, list[int]]) -> CachedRequestData:
+        """Columns of a plan: fresh lists, that other requests may be appended to."""
         new_blocks: list[list[int] | None] = [None] * len(self.ids)
         if tables:
             find = self._finder(len(tables))
@@ -109,12 +110,12 @@ class Columns:
             self.ids.copy(),
             [],
             new_blocks,
-            [base + epoch for base in self.bases],
-            [base + epoch for base in self.output_bases],
+            [base + count for base in self.bases],
+            [base + count for base in self.output_bases],
         )
 
     def _finder(self, count: int) -> Callable[[str], int]:
-        """What finds the places of so many ids: a table, if it is there or pays."""
+        """Return what finds the places of so many ids: a table, if it is there or pays."""
         if not self._places:
             if count <= _FEW:
                 return self.ids.index

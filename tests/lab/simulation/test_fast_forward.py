@@ -1,4 +1,4 @@
-"""Leaping leaves what stepping leaves, bit for bit."""
+"""Fast-forwarding leaves what stepping leaves, bit for bit."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 from batchwright import Request, StepError
+from batchwright.config import Config
+from batchwright.exceptions import ConfigError
+from batchwright.messages import FastForward, FastForwardOutput
 from batchwright.protocols import Arrival, Control, Observer
 from batchwright.testing import make_plugin
 
@@ -19,7 +22,7 @@ def state_of(ran: Any) -> dict[str, Any]:
     """Everything that later decisions depend on."""
     scheduler = ran.scheduler
     state = scheduler._state
-    ledger = state.ledger
+    usage = state.usage
     return {
         "time": scheduler.clock.now(),
         "began": state.now,
@@ -29,21 +32,27 @@ def state_of(ran: Any) -> dict[str, Any]:
         "tokens": {name: list(r.token_ids) for name, r in scheduler.requests.items()},
         "computed": {n: r.num_computed_tokens for n, r in scheduler.requests.items()},
         "free": list(scheduler.components.kv_parts[1]),
-        "hashes": list(state.kv._hash_of),
-        "steady": list(state.steady.columns.ids),
-        "ledger": {
-            key: (ledger[key].decode_tokens, ledger[key].block_steps, ledger[key].num_blocks)
-            for key in ledger
+        "hashes": hashes_of(state.kv),
+        "batch": [r.request_id for r in scheduler.running if r in state.decode_batch],
+        "usage": {
+            key: (usage[key].decode_tokens, usage[key].block_steps, usage[key].num_blocks)
+            for key in usage
         },
-        "marks": list(state.marks.reached),
+        "timers": list(state.token_timers.reached),
         "audit": list(state.kv.audit(scheduler.held_blocks())),
         "table": ran.read("requests.csv"),
         "stats": [o.summary() for o in scheduler.components.observers],
     }
 
 
+def hashes_of(kv: Any) -> list[bytes | None]:
+    """The hash of each published block."""
+    kv._index.hash_all()
+    return list(kv._index.hash_of)
+
+
 @pytest.mark.parametrize("seed", range(40))
-def test_leaping_leaves_what_stepping_leaves(seed: int, simulate: Any) -> None:
+def test_fast_forwarding_leaves_what_stepping_leaves(seed: int, simulate: Any) -> None:
     """At the end, and wherever a run is cut off."""
     chance = random.Random(f"leap/{seed}")
     config = random_config(chance, gates=False)
@@ -51,16 +60,21 @@ def test_leaping_leaves_what_stepping_leaves(seed: int, simulate: Any) -> None:
     config["observer"] = [{"use": "stats"}]
     arrivals = list(random_arrivals(chance))
     for until in (None, 0.3, 1.1, 2.9):
-        stepped, leapt = (
+        stepped, forwarded = (
             state_of(
                 simulate(
-                    arrivals, config, plugins=[ACTING], close=until is None, leap=leap, until=until
+                    arrivals,
+                    config,
+                    plugins=[ACTING],
+                    close=until is None,
+                    fast_forward=fast_forward,
+                    until=until,
                 )
             )
-            for leap in (False, True)
+            for fast_forward in (False, True)
         )
-        assert leapt == stepped
-        assert leapt["audit"] == []
+        assert forwarded == stepped
+        assert forwarded["audit"] == []
 
 
 def crowd(count: int, length: int) -> list[Arrival]:
@@ -70,24 +84,29 @@ def crowd(count: int, length: int) -> list[Arrival]:
     ]
 
 
-def num_leaps(ran_with: Any, monkeypatch: pytest.MonkeyPatch) -> int:
+def num_fast_forwards(ran_with: Any, monkeypatch: pytest.MonkeyPatch) -> int:
     from batchwright_lab.simulation.simulated import Simulated
 
     calls = []
-    leap = Simulated.leap
-    monkeypatch.setattr(Simulated, "leap", lambda self, plan: calls.append(1) or leap(self, plan))
+    plain = Simulated.fast_forward
+
+    def fast_forward(self: Simulated, steps: FastForward) -> Any:
+        calls.append(steps)
+        return plain(self, steps)
+
+    monkeypatch.setattr(Simulated, "fast_forward", fast_forward)
     ran_with()
     return len(calls)
 
 
-def test_steps_between_events_are_leapt_over(
+def test_steps_between_events_are_computed_at_once(
     simulate: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One leap from the first token to the end of all."""
-    assert num_leaps(lambda: simulate(crowd(8, 100)), monkeypatch) == 1
+    """Once, from the first token to the end of all."""
+    assert num_fast_forwards(lambda: simulate(crowd(8, 100)), monkeypatch) == 1
 
 
-def test_an_arrival_ends_a_leap(simulate: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_arrival_ends_a_fast_forward(simulate: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is taken in before the step after which it came, as by stepping."""
     late = Arrival(time=100.5, prompt_token_ids=[9, 9], num_output_tokens=3)
     ran = simulate([*crowd(1, 500), late])
@@ -124,22 +143,24 @@ class Caps(Control):
     ],
     ids=["observer", "control", "pipeline", "lookahead"],
 )
-def test_who_needs_every_step_switches_leaping_off(
+def test_component_that_needs_every_step_switches_it_off(
     config: dict[str, Any], simulate: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plugins = [make_plugin(observer=[Sees], control=[Caps])]
-    assert num_leaps(lambda: simulate(crowd(4, 50), config, plugins=plugins), monkeypatch) == 0
+    assert (
+        num_fast_forwards(lambda: simulate(crowd(4, 50), config, plugins=plugins), monkeypatch) == 0
+    )
 
 
-def test_full_seats_do_not_stop_leaps(simulate: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever waits for a seat waits till one ends."""
+def test_full_seats_do_not_stop_it(simulate: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that waits for a seat waits until one ends."""
     config = {"scheduler": {"max_num_seqs": 2}}
-    assert num_leaps(lambda: simulate(crowd(6, 100), config), monkeypatch) == 3
+    assert num_fast_forwards(lambda: simulate(crowd(6, 100), config), monkeypatch) == 3
 
 
-def test_leap_is_not_planned_within_a_step(simulate: Any) -> None:
+def test_it_is_refused_within_a_step(simulate: Any) -> None:
     class Calls(Observer):
-        """Would leap in the middle of a step."""
+        """Fast-forwards in the middle of a step."""
 
         name = "calls"
         said: list[str] = []
@@ -148,7 +169,7 @@ def test_leap_is_not_planned_within_a_step(simulate: Any) -> None:
             if not scheduler:
                 return
             try:
-                scheduler[0].plan_leap()
+                scheduler[0].fast_forwarding.commit(FastForwardOutput(1, [], 0.0))
             except StepError as error:
                 self.said.append(str(error))
 
@@ -158,11 +179,17 @@ def test_leap_is_not_planned_within_a_step(simulate: Any) -> None:
     scheduler.append(ran.scheduler)
     ran.scheduler.add_request(Request(request_id="late", prompt_token_ids=[1]))
     ran.scheduler.schedule()
-    assert Calls.said == ["plan_leap() was called from within schedule()"]
+    assert Calls.said == ["fast_forward() was called from within schedule()"]
+
+
+def test_option_says_what_it_is_called_now() -> None:
+    message = r"simulation.leap: is called simulation.fast_forward now"
+    with pytest.raises(ConfigError, match=message):
+        Config.from_dict({"simulation": {"leap": False}})
 
 
 def test_times_are_added_one_by_one(simulate: Any) -> None:
-    """0.1 added ten times is not 1.0: a leap adds like steps do."""
+    """0.1 added ten times is not 1.0: a fast-forward adds as steps do."""
     tenth = {"estimator": {"linear": {**ONE_SECOND, "base": 0.1}}}
     ran = simulate(crowd(1, 10), tenth)
     total = 0.0
@@ -176,7 +203,7 @@ def test_prompt_whose_last_chunk_is_one_token_has_its_first_token(simulate: Any)
     """A chunk of one token looks like a decode, and is none yet."""
     config = {"scheduler": {"max_num_batched_tokens": 64, "max_num_seqs": 4}}
     long = Arrival(time=0.0, prompt_token_ids=list(range(65)), num_output_tokens=9)
-    for leap in (True, False):
-        ran = simulate([long], config, leap=leap)
+    for fast_forward in (True, False):
+        ran = simulate([long], config, fast_forward=fast_forward)
         row = ran.read("requests.csv").decode().splitlines()[1].split(",")
         assert row[3:6] == ["0.0", "2.0", "10.0"]

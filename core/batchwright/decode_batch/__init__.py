@@ -1,0 +1,5 @@
+"""The decode batch: requests that decode one token a step are advanced together."""
+
+from batchwright.decode_batch.batch import BatchStep, DecodeBatch
+
+__all__ = ["BatchStep", "DecodeBatch"]
