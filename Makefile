@@ -32,7 +32,7 @@ ENGINES = $(BIN)/python tests/benchmarks/engine_speed.py --peer-python $(PEER_VE
 FUZZ_CASES ?= 10000
 
 .DEFAULT_GOAL = help
-.PHONY: help demo compare test test-slow nightly lint format pytest fuzz reference clean gpu-check bench bench-policies bench-engine bench-peers bench-record bench-tables diff-vllm record-golden
+.PHONY: help demo compare test test-slow nightly lint format pytest coverage fuzz reference clean gpu-check bench bench-policies bench-engine bench-peers bench-record bench-tables diff-vllm record-golden
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -64,6 +64,9 @@ format: $(STAMP)-test  ## Let ruff format and fix
 
 pytest: $(STAMP)-test $(STAMP)-model  ## Run the tests; PYTEST_ARGS="-k word" for some
 	$(BIN)/python -m pytest $(FAST) $(PYTEST_ARGS)
+
+coverage: $(STAMP)-test $(STAMP)-model  ## Run the tests, and list the lines and branches that they miss
+	$(BIN)/python -m pytest $(FAST) --cov --cov-report=term-missing --cov-report=html $(PYTEST_ARGS)
 
 fuzz: $(STAMP)-test  ## Mutate every file that is read, FUZZ_CASES=10000 times each
 	PYTHONPATH=tests:core:plugins $(BIN)/python -m fuzz --cases $(FUZZ_CASES) --output tests/fuzz/results.json
@@ -106,7 +109,7 @@ bench-tables: $(STAMP)-venv  ## Write the tables of the documents anew, from raw
 	$(BIN)/python tests/benchmarks/tables.py
 
 clean:  ## Remove the environment and all caches
-	rm -rf $(VENV) out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks
+	rm -rf $(VENV) out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .benchmarks .coverage*
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is newer than what its step was made from; the step is repeated only then.

@@ -1,16 +1,19 @@
-"""The version is the same wherever it is written."""
+"""The version stands in one place."""
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
+
+import pytest
 
 import batchwright
 from batchwright.version import VERSION
 
 
-def test_version_agrees_with_the_distribution():
-    pyproject = Path(__file__).parents[2] / "pyproject.toml"
+def test_distribution_takes_its_version_from_the_package() -> None:
+    core = pytest.importorskip("hatchling.metadata.core")
+    plugins = pytest.importorskip("hatchling.plugin.manager").PluginManager()
+    root = str(Path(__file__).parents[2])
 
-    assert tomllib.loads(pyproject.read_text())["project"]["version"] == VERSION
+    assert core.ProjectMetadata(root, plugins).version == VERSION
     assert batchwright.__version__ == VERSION

@@ -1,7 +1,7 @@
 """What a layer's attention takes, beside the memory that it moves and torch's SDPA.
 
-    python tests/kernels/benchmark.py            # every backend that can, on CUDA
-    python tests/kernels/benchmark.py --cpu      # small, the backend torch alone
+    python tests/kernels/benchmark.py                 # every backend that can, on CUDA
+    python tests/kernels/benchmark.py --device cpu    # small, the backend torch alone
 
 For each step: bytes moved (every key and value that is seen once, queries and answers),
 the bandwidth that makes of the time of a call, as a share of what a device copy reaches
@@ -12,15 +12,16 @@ the step's keys and values too. Times are medians of single calls.
 
 from __future__ import annotations
 
+import argparse
+import json
 import sys
-import time
-from collections.abc import Callable, Iterator
-from itertools import pairwise
-from statistics import median
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from attrs import evolve, frozen
+from kernel_timing import copy_rate, seconds_a_call
 from torch.nn.functional import scaled_dot_product_attention
 
 from batchwright.assembly import Assembly
@@ -29,7 +30,6 @@ from batchwright.protocols.attention import LayerCall
 from batchwright.testing.attention import Case, Shape, make_batch
 
 BACKENDS = ("torch", "triton", "xformers", "torch-varlen")
-NUM_CALLS = 20
 
 
 @frozen
@@ -86,37 +86,6 @@ def works(*, is_small: bool) -> list[Work]:
         Work(f"{unit // 2} behind {4 * unit}", evolve(model, requests=chunk)),
         Work(f"that and 32 decodes at {2 * unit}", evolve(model, requests=mixed)),
     ]
-
-
-def seconds_a_call(call: Callable[[], Any], device: str) -> float:
-    """Median time of a call, by the device's own clock where it has one."""
-    for _ in range(3):
-        call()
-    return median(_times(call, device))
-
-
-def _times(call: Callable[[], Any], device: str) -> list[float]:
-    if device == "cpu":
-        marks = [time.perf_counter()]
-        for _ in range(NUM_CALLS):
-            call()
-            marks.append(time.perf_counter())
-        return [after - before for before, after in pairwise(marks)]
-    events = [torch.cuda.Event(enable_timing=True) for _ in range(NUM_CALLS + 1)]
-    events[0].record()
-    for event in events[1:]:
-        call()
-        event.record()
-    torch.cuda.synchronize()
-    return [before.elapsed_time(after) / 1000 for before, after in pairwise(events)]
-
-
-def copy_bandwidth(device: str) -> float:
-    """Bytes a second that a large copy on the device reads and writes."""
-    size = 1 << (24 if device == "cpu" else 30)
-    source = torch.zeros(size, dtype=torch.uint8, device=device)
-    target = torch.empty_like(source)
-    return 2 * size / seconds_a_call(lambda: target.copy_(source), device)
 
 
 def backend_call(name: str, work: Work) -> Callable[[], Any] | str:
@@ -185,11 +154,10 @@ def _sdpa(case: Case, batch: int, queries: int, keys: int) -> Callable[[], Any]:
     )
 
 
-def rows(device: str, names: tuple[str, ...]) -> Iterator[str]:
-    """Lines of the table, each as soon as it is measured."""
-    bandwidth = copy_bandwidth(device)
-    yield f"device copy: {bandwidth / 1e9:,.0f} GB/s (read and written)"
-    yield f"{'step':<28}{'backend':<14}{'MB':>8}{'ms':>10}{'GB/s':>8}{'of copy':>9}{'SDPA ms':>10}"
+def measurements(
+    device: str, names: tuple[str, ...], copy: float
+) -> Iterator[dict[str, str | float]]:
+    """Rows of the table, each as soon as it is measured."""
     refused: dict[str, str] = {}
     for work in works(is_small=device == "cpu"):
         beside = seconds_a_call(sdpa_call(work.case), device)
@@ -198,27 +166,52 @@ def rows(device: str, names: tuple[str, ...]) -> Iterator[str]:
             if isinstance(call, str):
                 refused[name] = call
                 continue
-            yield _row(work, name, seconds_a_call(call, device), bandwidth, beside)
+            seconds = seconds_a_call(call, device)
             del call
+            yield {
+                "step": work.name,
+                "backend": name,
+                "bytes": work.bytes_moved,
+                "seconds": seconds,
+                "gb_per_second": work.bytes_moved / seconds / 1e9,
+                "share_of_copy": work.bytes_moved / seconds / copy,
+                "sdpa_seconds": beside,
+            }
     for name, reason in refused.items():
-        yield f"not measured: {name}: {reason}"
+        yield {"backend": name, "not_measured": reason}
 
 
-def _row(work: Work, name: str, seconds: float, bandwidth: float, beside: float) -> str:
-    size = work.bytes_moved
+def line(row: Mapping[str, Any]) -> str:
+    """A row for the terminal."""
+    if "not_measured" in row:
+        return f"not measured: {row['backend']}: {row['not_measured']}"
     return (
-        f"{work.name:<28}{name:<14}{size / 1e6:>8,.1f}{seconds * 1e3:>10.3f}"
-        f"{size / seconds / 1e9:>8,.0f}{size / seconds / bandwidth:>9.0%}{beside * 1e3:>10.3f}"
+        f"{row['step']:<28}{row['backend']:<14}{row['bytes'] / 1e6:>8,.1f}"
+        f"{row['seconds'] * 1e3:>10.3f}{row['gb_per_second']:>8,.0f}"
+        f"{row['share_of_copy']:>9.0%}{row['sdpa_seconds'] * 1e3:>10.3f}"
     )
 
 
-def main(arguments: list[str]) -> int:
-    device = "cpu" if "--cpu" in arguments else "cuda"
-    if device == "cuda" and not torch.cuda.is_available():
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--json", type=Path, help="file for the numbers")
+    options = parser.parse_args(arguments)
+    if options.device == "cuda" and not torch.cuda.is_available():
         print(f"torch {torch.__version__} finds no CUDA device here", file=sys.stderr)
         return 2
-    for line in rows(device, BACKENDS if device == "cuda" else BACKENDS[:1]):
-        print(line, flush=True)
+    copy = copy_rate(options.device)
+    print(f"device copy: {copy / 1e9:,.0f} GB/s (read and written)")
+    print(f"{'step':<28}{'backend':<14}{'MB':>8}{'ms':>10}{'GB/s':>8}{'of copy':>9}{'SDPA ms':>10}")
+    rows = []
+    for row in measurements(
+        options.device, BACKENDS if options.device == "cuda" else BACKENDS[:1], copy
+    ):
+        print(line(row), flush=True)
+        rows.append(row)
+    if options.json is not None:
+        numbers = {"copy_gb_per_second": copy / 1e9, "rows": rows}
+        options.json.write_text(json.dumps(numbers), encoding="utf-8")
     return 0
 
 

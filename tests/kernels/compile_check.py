@@ -1,38 +1,36 @@
 """Compiles the Triton kernels for GPUs that need not be there, as the backend calls them.
 
-Run without TRITON_INTERPRET, in a process of its own. Prints a line a kernel.
+Needs torch and Triton alone. Run without TRITON_INTERPRET, in a process of its own. Prints a
+line a kernel.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import triton
-from attrs import frozen
+from kernel_check import Case
+from plain import Call, kernels, make_batch
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from batchwright.protocols.attention import LayerCall
-from batchwright.testing.attention import Case, Shape, make_batch
-from batchwright_engine.attention import triton_attention
-from batchwright_engine.attention.triton_attention import TritonPagedAttention
-
+triton_attention = kernels("triton_attention")
 TARGETS = (80, 90)
 _NAMES = {torch.float32: "*fp32", torch.float16: "*fp16", torch.bfloat16: "*bf16"}
 
-DECODE = [Shape(40, 1), Shape(3, 1)]
-MIXED = [Shape(0, 70), Shape(40, 1)]
-CASES: list[tuple[dict[str, Any], int]] = [
-    ({"requests": MIXED, "group_size": 4, "head_size": 128, "dtype": "bfloat16"}, 1),
-    ({"requests": MIXED, "group_size": 3, "head_size": 64, "windows": (9,), "softcap": 5.0}, 2),
-    ({"requests": DECODE, "group_size": 8, "head_size": 80, "dtype": "float16", "sinks": True}, 8),
+DECODE = [(40, 1), (3, 1)]
+MIXED = [(0, 70), (40, 1)]
+CASES = [
+    Case("mixture", MIXED, splits=1),
+    Case("window and cap", MIXED, 2, 3, 64, window=9, dtype="float32", softcap=5.0, splits=2),
+    Case("sinks", DECODE, 2, 8, 80, dtype="float16", sinks=True, splits=8),
 ]
-"""Models and steps, and how often their keys are split."""
 
 
-@frozen
+@dataclass(frozen=True)
 class Compiling:
     """Stands in for a kernel: compiles it for the arguments that it is called with."""
 
@@ -73,26 +71,26 @@ def _type(value: Any) -> str:
     return "fp32" if isinstance(value, float) else "i32"
 
 
-def compile_case(fields: dict[str, Any], splits: int) -> None:
-    """Call every kernel as one layer of a step does."""
-    case = Case(**{"block_size": 16, **fields})
-    attention = TritonPagedAttention(case.spec, 16, splits)
+def compile_case(case: Case) -> None:
+    """Call every kernel as the layers of a step do."""
+    spec = case.spec("cpu")
+    attention = triton_attention.TritonPagedAttention(spec, 16, case.splits)
     tables = [[1, 2, 3, 4, 5], [6, 7, 8, 9, 10]]
-    attention.begin_step(make_batch(tables, case.requests, case.block_size))
-    tokens = sum(shape.granted for shape in case.requests)
+    attention.begin_step(make_batch(tables, case.shapes, case.block_size, "cpu"))
+    tokens = sum(new for _, new in case.shapes)
     dtype = getattr(torch, case.dtype)
-    query = torch.zeros(tokens, case.spec.num_query_heads, case.head_size, dtype=dtype)
+    query = torch.zeros(tokens, spec.num_query_heads, case.head_size, dtype=dtype)
     key = torch.zeros(tokens, case.num_kv_heads, case.head_size, dtype=dtype)
     sinks = query[0, :, 0] if case.sinks else None
-    attention.forward(LayerCall(0, query, key, key, scale=0.1, softcap=case.softcap, sinks=sinks))
+    attention.forward(Call(1, query, key, key, scale=0.1, softcap=case.softcap, sinks=sinks))
 
 
 def main() -> None:
     for name in ("attend_tiles", "merge_splits"):
         kernel = getattr(triton_attention, name)
         setattr(triton_attention, name, Compiling(kernel, print))
-    for fields, splits in CASES:
-        compile_case(fields, splits)
+    for case in CASES:
+        compile_case(case)
 
 
 if __name__ == "__main__":

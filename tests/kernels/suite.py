@@ -29,6 +29,7 @@ from batchwright.testing.attention import (
 from batchwright.testing.conformance import AttentionConformance
 from batchwright_engine import Engine
 from batchwright_engine.attention.deferred import DeferredAttention
+from batchwright_engine.attention.paged_cache import PagedCache
 from batchwright_engine.attention.torch_paged import TorchAttention, TorchAttentionOptions
 from batchwright_engine.attention.torch_varlen import TorchVarlenAttention
 from batchwright_engine.attention.triton_paged import TritonAttention, TritonAttentionOptions
@@ -88,10 +89,18 @@ def make(kind: type[Any], options: Any, case: Case, num_blocks: int) -> Any:
     assert backend.unsupported(case.spec) is None
     backend.allocate(case.spec, num_blocks)
     if isinstance(backend, DeferredAttention):
-        cache = backend._kernels._cache  # type: ignore[attr-defined]
-        for layer in (*cache.keys, *cache.values):
-            layer.fill_(math.nan)
+        fill_with_nan(backend._kernels._cache)  # type: ignore[attr-defined]
     return backend
+
+
+def fill_with_nan(cache: Any) -> None:
+    """Fill every slot of a cache, but those of the blank block of a ``PagedCache``."""
+    if isinstance(cache, PagedCache):
+        for layer in cache.layers:
+            layer[:, : cache.blank * cache.block_size] = math.nan
+        return
+    for layer in (*cache.keys, *cache.values):
+        layer.fill_(math.nan)
 
 
 def check(kind: type[Any], options: Any, case: Case) -> None:
@@ -202,6 +211,7 @@ def test_engine_answers_as_with_torch(name: str, tmp_path: Path) -> None:
 
     In float32, which xformers computes under the interpreter alone.
     """
+    pytest.importorskip("transformers")
     model = tiny_mistral(tmp_path)
     expected = answers(model, "torch")
     assert len(expected) == 2

@@ -1,4 +1,9 @@
-"""Attention backends that ship with Batchwright; none imports torch before it is used."""
+"""Attention backends that ship with Batchwright; none imports torch before it is used.
+
+The kernels behind ``triton`` (``triton_attention``) and ``torch`` (``paged_attention``), with
+all that they import, need torch, Triton and numpy alone. So ``tests/kernels/gpu_check.py``
+can check them on a machine with a GPU on which Batchwright's dependencies are not installed.
+"""
 
 from batchwright.hookspecs import hookimpl
 from batchwright.lazy_component import LazyComponent

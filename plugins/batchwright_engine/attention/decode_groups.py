@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from attrs import frozen
 
 if TYPE_CHECKING:
     import torch
@@ -22,7 +22,7 @@ _LEAST_SHARERS = 4  # requests
 _LEAST_SHARED = 64  # tokens; for fewer, another two products do not pay
 
 
-@frozen(eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class DecodeGroup:
     """Requests with one token each, computed by one call; key heads come first.
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from attrs import frozen
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Kept", "KeptGroups"]
 
 
-@frozen(eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Kept:
     """Where a group's keys and values are kept.
 
@@ -32,7 +32,7 @@ class Kept:
     is_filled: bool
 
 
-@frozen(eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class _Seen:
     """A group as it was in the last step."""
 

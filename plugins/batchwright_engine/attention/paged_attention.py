@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from attrs import frozen
 
 from .decode_attention import DecodeAttention
 from .decode_groups import decode_groups
@@ -29,7 +29,7 @@ __all__ = ["PagedAttention"]
 _CHUNK_TOKENS = {"cpu": 16_384, "cuda": 262_144}
 
 
-@frozen(eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class _Work:
     """What the layers with one window compute in a step."""
 

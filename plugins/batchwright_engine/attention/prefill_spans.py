@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from attrs import frozen
 
 if TYPE_CHECKING:
     from .step_layout import Requests, StepLayout
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["PrefillSpan", "prefill_spans"]
 
 
-@frozen(eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class PrefillSpan:
     """Tokens of one request, or of several with equally many and nothing before them.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-from attrs import frozen
 
 if TYPE_CHECKING:
     from batchwright.protocols.attention import AttentionBatch, AttentionSpec
@@ -20,7 +20,7 @@ _LEAST_KEYS_A_SPLIT = 256
 _PROGRAMS_A_PROCESSOR = 2
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class TileShape:
     """What a tile holds, and with what a program computes it.
 
@@ -59,7 +59,7 @@ class TileShape:
         )
 
 
-@frozen(eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class QueryTiles:
     """One step, ready for every layer.
 

@@ -34,7 +34,7 @@ def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("backend", "least"), [("triton", 24), ("xformers", 10)])
+@pytest.mark.parametrize(("backend", "least"), [("triton", 24), ("xformers", 10), ("torch-", 4)])
 def test_interpreted_kernels_equal_dense_attention(backend: str, least: int) -> None:
     """The suite that runs on CUDA at full size; bfloat16 alone is skipped here."""
     suite = str(KERNELS / "suite.py")
@@ -66,9 +66,10 @@ def test_kernels_compile_for_gpus(tmp_path: Path) -> None:
     assert len(on_tensor_cores) == 4  # two of the three cases are in half precision
 
 
-def test_gpu_check_without_a_gpu_fails_and_says_so() -> None:
+def test_gpu_check_without_a_gpu_fails_and_says_so(tmp_path: Path) -> None:
     """Nothing was checked: that is no success."""
-    done = run(str(KERNELS / "gpu_check.py"), CUDA_VISIBLE_DEVICES="")
+    output = str(tmp_path / "result.json")
+    done = run(str(KERNELS / "gpu_check.py"), "--json", output, CUDA_VISIBLE_DEVICES="")
     assert done.returncode == 2
     assert "finds no CUDA device here; nothing was checked" in done.stderr
 
@@ -79,7 +80,9 @@ def benchmark_program() -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(KERNELS))
+        spec.loader.exec_module(module)
     return module
 
 
@@ -93,7 +96,7 @@ def test_benchmark_without_a_gpu_fails_and_says_so(
 
 def test_benchmark_measures_every_step(benchmark_program: ModuleType, capsys: Any) -> None:
     """On a CPU it is small, and the columns are the same."""
-    assert benchmark_program.main(["--cpu"]) == 0
+    assert benchmark_program.main(["--device", "cpu"]) == 0
     copy, header, *lines = capsys.readouterr().out.splitlines()
     assert re.match(r"device copy: [\d,]+ GB/s", copy)
     assert header.split()[:3] == ["step", "backend", "MB"]
