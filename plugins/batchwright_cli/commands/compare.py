@@ -93,6 +93,12 @@ class CompareCommand(Command):
     help="End a cell that takes longer, by the wall clock. Default: no bound.",
 )
 @click.option(
+    "--png", "formats", multiple=True, flag_value="png", help="Write the figures as pixels, too."
+)
+@click.option(
+    "--pdf", "formats", multiple=True, flag_value="pdf", help="Write the figures as PDF, too."
+)
+@click.option(
     "--output",
     type=click.Path(path_type=Path, file_okay=False),
     required=True,

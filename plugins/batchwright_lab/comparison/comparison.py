@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from batchwright.config import files_read
 from batchwright.exceptions import ConfigError
 from batchwright.suggest import did_you_mean
+from batchwright_cli.commands.lab import REPORT_PACKAGES, missing_packages, without
 from batchwright_engine.output_file import keep_apart
 from batchwright_engine.signals import catching
 from batchwright_lab.comparison.answer import answer, warnings
@@ -24,7 +25,8 @@ from batchwright_lab.comparison.measure import RANKING
 from batchwright_lab.comparison.outcome import Outcome, measure
 from batchwright_lab.comparison.progress import Progress
 from batchwright_lab.comparison.ranking import ranked_lines
-from batchwright_lab.comparison.report import REPORT, Setup, write_report
+from batchwright_lab.comparison.report.old_files import remove_old_files
+from batchwright_lab.comparison.report.setup import REPORT, Setup
 from batchwright_lab.comparison.summary import Summary, summarize
 from batchwright_lab.comparison.tables import TABLES, write_tables
 from batchwright_lab.comparison.targets import read_targets
@@ -57,6 +59,7 @@ class Comparison:
         jobs: Processes; None: one a processor.
         cell_timeout: Seconds that a cell may take; None: no bound.
         output: Folder for everything.
+        formats: ``png`` and ``pdf``, of figures beside their SVG.
 
     Raises:
         ConfigError: An option is wrong; nothing has run.
@@ -76,8 +79,10 @@ class Comparison:
         jobs: int | None,
         cell_timeout: float | None,
         output: Path,
+        formats: Sequence[str] = (),
         **grid: Any,
     ) -> None:
+        _check_formats(formats)
         self._targets = read_targets(targets)
         self._rank_by = _ranking(rank_by, bool(self._targets))
         self._starved_after = starved_after
@@ -85,6 +90,7 @@ class Comparison:
         self._jobs = jobs or os.cpu_count() or 1
         self._cell_timeout = math.inf if cell_timeout is None else cell_timeout
         self._output = output
+        self._formats = formats
         self.grid = plan_grid(config, overrides, checked=check, **grid)
 
     def run(self) -> int:
@@ -153,13 +159,36 @@ class Comparison:
             starved_after=self._starved_after,
             warmup=self._warmup,
         )
-        report = write_report(self._output, outcomes, summary, setup)
+        remove_old_files(self._output)
+        missing = missing_packages(*REPORT_PACKAGES)
+        if not missing:
+            from batchwright_lab.comparison.report.write import write_report
+
+            write_report(self._output, outcomes, summary, setup, self._formats)
         console = Console(highlight=False)
         table = ["", *ranked_lines(summary), ""] if summary.num_done else []
         for line in (*answer(summary), *table, *warnings(summary)):
             console.print(line, markup=False, soft_wrap=True)
-        console.print(f"{summary.num_done} of {summary.num_cells} cells: {report}",
-                      markup=False, soft_wrap=True)  # fmt: skip
+        done = f"{summary.num_done} of {summary.num_cells} cells:"
+        console.print(
+            f"{done} {self._output / TABLES[-1]}; {without(REPORT, missing)}"
+            if missing
+            else f"{done} {self._output / REPORT}",
+            markup=False,
+            soft_wrap=True,
+        )
+
+
+def _check_formats(formats: Sequence[str]) -> None:
+    """Refuse figures that nothing is installed for, before anything has run.
+
+    Raises:
+        ConfigError: Something is missing.
+    """
+    missing = missing_packages(*REPORT_PACKAGES) if formats else []
+    if missing:
+        source = ", ".join(f"--{name}" for name in formats)
+        raise ConfigError(without("figures", missing), source=source)
 
 
 def _ranking(key: str | None, has_targets: bool) -> str:

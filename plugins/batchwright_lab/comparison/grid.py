@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Final
@@ -41,6 +41,7 @@ class Grid:
         cells: All of them; for each policy and variation, rates in order, seeds within.
         contenders: Pairs of policy and variation that there are cells of: a policy that an
             option does not concern has none with its values.
+        values: By label of a variation, the values that vary by their options' paths.
     """
 
     policies: tuple[str, ...]
@@ -51,6 +52,7 @@ class Grid:
     contenders: tuple[tuple[str, str], ...] = Factory(
         lambda self: tuple(product(self.policies, self.variations)), takes_self=True
     )
+    values: Mapping[str, Mapping[str, str]] = Factory(dict)
 
     @property
     def baseline(self) -> str:
@@ -123,6 +125,7 @@ def plan_grid(
     seeds = tuple(range(base.scheduler.seed, base.scheduler.seed + num_seeds))
     cells: list[Cell] = []
     contenders: list[tuple[str, str]] = []
+    values: dict[str, Mapping[str, str]] = {}
     idle: list[set[tuple[str, str]]] = []
     for choice, variation in _contenders(chosen, read_variations(vary), base):
         made = load_config(config, [*overrides, *variation.overrides])
@@ -131,6 +134,7 @@ def plan_grid(
         cells += _cells(choice, variation, made, all_rates, seeds, limit, checked)
         idle.append(set(made.unselected_tables()))
         contenders.append((choice.label, variation.label))
+        values[variation.label] = variation.values
     for kind, name in sorted(set.intersection(*idle)):
         _log.warning("[%s.%s] has no effect: no cell selects it", kind, name)
     return Grid(
@@ -140,6 +144,7 @@ def plan_grid(
         seeds,
         tuple(cells),
         tuple(contenders),
+        values,
     )
 
 

@@ -124,6 +124,7 @@ class Summary:
         num_cells: Of the grid.
         num_done: Of those, the ones that there are outcomes of.
         seeds_differ: Whether any two seeds of a cell have brought different figures.
+        values: By label of a variation, the values that vary by their options' paths.
     """
 
     measure: Measure
@@ -134,6 +135,7 @@ class Summary:
     num_cells: int
     num_done: int
     seeds_differ: bool
+    values: Mapping[str, Mapping[str, str]]
 
     @property
     def baseline(self) -> Contender:
@@ -147,6 +149,12 @@ class Summary:
             if all(rate in contender.spreads for contender in self.ranked):
                 return rate
         return self.rates[-1]
+
+    @property
+    def styles(self) -> dict[str, int]:
+        """The looks of the policies, by label."""
+        names = dict.fromkeys(contender.policy for contender in self.contenders)
+        return {name: index for index, name in enumerate(names)}
 
     def rank(self, contender: Contender) -> int | None:
         """Its place, from 1; None if it has none."""
@@ -183,6 +191,7 @@ def summarize(grid: Grid, outcomes: Sequence[Outcome], key: str) -> Summary:
         len(grid.cells),
         len(outcomes),
         _seeds_differ(outcomes),
+        grid.values,
     )
 
 

@@ -35,6 +35,11 @@ class Variation:
         """The values with their options' last names; empty if nothing varies."""
         return ", ".join(map(_short, self.overrides))
 
+    @property
+    def values(self) -> dict[str, str]:
+        """The values by their options' paths."""
+        return {key: value for key, _, value in (o.partition("=") for o in self.overrides)}
+
     def only(self, is_wanted: Callable[[str], bool]) -> Variation:
         """Those of its values whose option is wanted, by the option's path."""
         return Variation(tuple(o for o in self.overrides if is_wanted(o.partition("=")[0])))

@@ -1,1 +1,1 @@
-"""Charts as SVG: text stays text, colours follow the page, no series is told by colour alone."""
+"""Charts, declared once: the page draws them, and files hold them as SVG, PNG or PDF."""

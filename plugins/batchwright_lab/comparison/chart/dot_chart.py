@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from html import escape
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
+import altair as alt
 from attrs import frozen
 
-from batchwright_lab.comparison.chart.axis import Axis, tick_label
-from batchwright_lab.comparison.chart.line_chart import WIDTH
-from batchwright_lab.comparison.chart.series_style import colour, mark
-from batchwright_lab.comparison.chart.text import text
+from batchwright_lab.comparison.chart.drawing import (
+    MARK_SIZE,
+    NUM_TICKS,
+    STROKE,
+    colour_of,
+    interactive,
+    rounded,
+    shape_of,
+)
 
 __all__ = ["Dot", "DotChart"]
 
-_TOP, _ROW, _BOTTOM, _RIGHT = 28, 24, 36, 16
-_CHARACTER = 6.3
-_MOST_NAME = 150
+_ROW: Final = 24
+_MOST_NAME: Final = 150
 
 
 @frozen
@@ -24,12 +29,12 @@ class Dot:
     """A value.
 
     Args:
-        name: Whose.
-        style: Which look it has.
+        name: Name of the contender.
+        style: Index of its look.
         value: The value.
-        least: Where its spread begins.
-        most: Where its spread ends.
-        note: What a pointer is told.
+        least: Least value of its spread.
+        most: Greatest value of its spread.
+        note: Text that a pointer is told.
     """
 
     name: str
@@ -45,10 +50,10 @@ class DotChart:
     """A row for each contender.
 
     Args:
-        name: What it shows, with its unit.
-        x_name: What lies along the axis, with its unit.
+        name: Name of the figure, with its unit.
+        x_name: Name of the axis, with its unit.
         dots: The rows.
-        most: What the axis must hold, so that several charts have the same.
+        most: Value that the axis must hold, so that several charts have the same.
     """
 
     name: str
@@ -56,41 +61,49 @@ class DotChart:
     dots: Sequence[Dot]
     most: float = 0.0
 
-    def svg(self, number: int) -> str:
-        """The chart.
+    @property
+    def description(self) -> str:
+        """What it shows, for those who do not see it."""
+        return f"{self.name}: {', '.join(f'{dot.name}: {dot.note}' for dot in self.dots)}"
+
+    def columns(self) -> list[dict[str, Any]]:
+        """Return its data for JSON, row by row."""
+        return [
+            {
+                "s": dot.name,
+                "x": [rounded(dot.value)],
+                "l": [rounded(dot.least)],
+                "h": [rounded(dot.most)],
+                "n": [dot.note],
+            }
+            for dot in self.dots
+        ]
+
+    def drawn(self, data: Any, styles: Mapping[str, int]) -> alt.LayerChart:
+        """Declare the chart.
 
         Args:
-            number: Unique in a page.
+            data: See ``rows_of``.
+            styles: Looks of all series of a page or a figure, by name.
         """
-        longest = max((len(dot.name) for dot in self.dots), default=0)
-        left = min(_MOST_NAME, 16 + _CHARACTER * longest)
-        values = [value for dot in self.dots for value in (dot.value, dot.least, dot.most)]
-        x = Axis.over([*values, self.most], left, WIDTH - _RIGHT, from_zero=True)
-        height = _TOP + _ROW * len(self.dots) + _BOTTOM
-        body = "".join([*self._grid(x, height), *(self._row(i, x) for i in range(len(self.dots)))])
-        return (
-            f'<svg class="chart" viewBox="0 0 {WIDTH} {height}" role="img" '
-            f'aria-labelledby="c{number}"><title id="c{number}">{escape(self.name)}: '
-            f"{escape(', '.join(dot.note for dot in self.dots))}</title>"
-            f"{text(6, 15, self.name, anchor='start', look='name')}{body}</svg>"
+        axis = alt.Axis(title=None, labelExpr="datum.label", labelLimit=_MOST_NAME, grid=False)
+        most = max([self.most, *(v for dot in self.dots for v in (dot.value, dot.most))])
+        scale = alt.Scale(domain=[0, most or 1], nice=NUM_TICKS)
+        base = alt.Chart(data).encode(
+            y=alt.Y("s:N", axis=axis, sort=[dot.name for dot in self.dots]),
+            color=colour_of(styles),
+            tooltip=[alt.Tooltip("s:N", title="policy"), alt.Tooltip("n:N", title=self.name)],
+        )
+        whisker = base.mark_rule(clip=True, strokeWidth=STROKE, strokeCap="round").encode(
+            x=alt.X("l:Q", axis=alt.Axis(title=self.x_name, grid=True), scale=scale), x2="h:Q"
+        )
+        mark = base.mark_point(style="paper", clip=True, size=MARK_SIZE, opacity=1).encode(
+            x=alt.X("x:Q", scale=scale), shape=shape_of(styles)
+        )
+        return alt.layer(whisker, mark).properties(
+            title=self.name, description=self.description, height=alt.Step(_ROW)
         )
 
-    def _grid(self, x: Axis, height: int) -> Iterator[str]:
-        bottom = height - _BOTTOM
-        for tick in x.ticks():
-            yield f'<path class="grid" d="M{x.at(tick):.1f} {_TOP - 4}V{bottom}"/>'
-            yield text(x.at(tick), bottom + 14, tick_label(tick))
-        yield text((x.start + x.stop) / 2, height - 6, self.x_name)
-
-    def _row(self, index: int, x: Axis) -> str:
-        dot = self.dots[index]
-        y = _TOP + _ROW * (index + 0.5)
-        stroke, at = colour(dot.style), x.at(dot.value)
-        return (
-            f"<g><title>{escape(dot.note)}</title>"
-            f"{text(x.start - 8, y + 4, dot.name, anchor='end', look='label')}"
-            f'<path class="whisker" stroke="{stroke}" '
-            f'd="M{x.at(dot.least):.1f} {y:.1f}H{x.at(dot.most):.1f}"/>'
-            f'<path class="mark" fill="var(--paper)" stroke="{stroke}" '
-            f'd="{mark(dot.style, at, y)}"/></g>'
-        )
+    def interactive(self, data: Any, styles: Mapping[str, int]) -> alt.LayerChart:
+        """Declare the chart with what answers a pointer: tooltips, zoom, series that hide."""
+        return interactive(self.drawn(data, styles), ["x"])

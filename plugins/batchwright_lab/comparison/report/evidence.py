@@ -2,36 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
-from batchwright_lab.comparison.chart.dot_chart import Dot, DotChart
+from batchwright_lab.comparison.chart.dot_chart import DotChart
 from batchwright_lab.comparison.chart.line_chart import Line, LineChart
 from batchwright_lab.comparison.measure import MEASURES, Measure
+from batchwright_lab.comparison.report.figures import (
+    LATENCY,
+    NUM_HIGHLIGHTS,
+    SERVICE,
+    Chart,
+    axis_of,
+    dot_of,
+    highlights,
+    in_words,
+    name_of,
+)
 from batchwright_lab.comparison.summary import Spread
-from batchwright_lab.comparison.wording import spread_range, value
 
 if TYPE_CHECKING:
     from batchwright_lab.comparison.outcome import Outcome
     from batchwright_lab.comparison.summary import Contender, Summary
 
-__all__ = ["Chart", "Evidence"]
+__all__ = ["Evidence"]
 
-Chart = LineChart | DotChart
-
-LATENCY: Final = ("ttft_p50", "ttft_p99", "tpot_p50", "tpot_p99", "e2e_mean", "e2e_p99")
-SERVICE: Final = (
-    "attainment", "goodput", "output_tokens_per_s", "jain", "passed_over_max",
-    "preemptions", "displacements", "recompute_tax", "hit_ratio", "kv_peak",
-)  # fmt: skip
-_MOST_POINTS: Final = 240
 _MOST_CLIENTS: Final = 6
-_NUM_HIGHLIGHTS: Final = 4
 _BY_CLIENT: Final = "ttft_p99"
 _NAMES: Final = {"ttft": "TTFT", "tpot": "TPOT", "e2e": "E2E"}
-_AXIS_UNITS: Final = {"1/s": "requests/s", "tokens/s": "tokens/s"}
+_MOST_POINTS: Final = 240
+"""Points of a line at most."""
+_MOST_OF_A_PAGE: Final = 40_000
+"""Points of all such lines of a page at most: a megabyte."""
+_LINES_OF_A_POLICY: Final = 6
 
 
 @frozen
@@ -54,15 +59,13 @@ class Evidence:
 
         A policy that some of the values do not concern stands beside all that differ by them.
         """
-        styles = {
-            name: i for i, name in enumerate(dict.fromkeys(c.policy for c in summary.contenders))
-        }
         found = []
-        for name in _fullest(dict.fromkeys(c.variation for c in summary.contenders)):
+        for name, values in _fullest(summary).items():
             group = [
-                (styles[contender.policy], contender)
+                (summary.styles[contender.policy], contender)
                 for contender in summary.contenders
-                if contender.spreads and _values(contender.variation) <= _values(name)
+                if contender.spreads
+                and summary.values.get(contender.variation, {}).items() <= values.items()
             ]
             if group:
                 found.append(cls(summary, name, tuple(group)))
@@ -70,9 +73,12 @@ class Evidence:
 
     def highlights(self) -> list[Chart]:
         """The few charts that say most."""
-        ranking = self.summary.measure.key
-        keys = dict.fromkeys((ranking, "ttft_p99", "e2e_mean", "jain", "tpot_p99"))
-        return self._charts(keys)[:_NUM_HIGHLIGHTS]
+        return self._charts(highlights(self.summary))[:NUM_HIGHLIGHTS]
+
+    @property
+    def legend(self) -> list[tuple[int, str]]:
+        """Looks and names of the policies."""
+        return [(style, contender.policy) for style, contender in self.contenders]
 
     def latency(self) -> list[Chart]:
         """Latencies against rate."""
@@ -86,7 +92,7 @@ class Evidence:
         """Latencies of all requests at the highest rate, all seeds together."""
         charts: list[Chart] = []
         for key, name in _NAMES.items():
-            factor, unit = _scale(MEASURES[f"{key}_mean"], self._longest(key))
+            factor, unit = axis_of(MEASURES[f"{key}_mean"], self._longest(key))
             lines = list(self._distribution(key, factor))
             title, x_name = f"{name}: share of requests, %", f"{name}, {unit}"
             if lines:
@@ -102,12 +108,12 @@ class Evidence:
             for client in clients
         }
         most = max((s.most for found in spreads.values() for _, _, s in found), default=0.0)
-        factor, unit = _scale(measure, most)
+        factor, unit = axis_of(measure, most)
         return [
             DotChart(
                 f"{client or '(no client)'}: {measure.name}",
                 unit,
-                [_dot(style, c, measure, spread, factor) for style, c, spread in found],
+                [dot_of(c.policy, style, measure, spread, factor) for style, c, spread in found],
                 factor * most,
             )
             for client, found in spreads.items()
@@ -152,19 +158,18 @@ class Evidence:
         found = [(style, contender, spread) for style, contender, spread in spreads if spread]
         if not any(spread.most for _, _, spread in found):
             return None
-        factor, unit = _scale(measure, max(spread.most for _, _, spread in found))
-        name = _capital(f"{measure.name}, {unit}" if unit else measure.name)
+        factor, unit = axis_of(measure, max(spread.most for _, _, spread in found))
         if len(self.summary.rates) > 1:
             lines = [self._line(style, c, measure, factor) for style, c in self.contenders]
             return LineChart(
-                name,
+                name_of(measure, unit),
                 "arrival rate, requests/s",
                 [line for line in lines if line.points],
                 y_may_be_log=measure.unit == "s",
                 x_ticks=[rate for rate in self.summary.rates if rate is not None],
             )
-        dots = [_dot(style, c, measure, s, factor) for style, c, s in found]
-        return DotChart(_capital(measure.name), unit or measure.name, dots)
+        dots = [dot_of(c.policy, style, measure, s, factor) for style, c, s in found]
+        return DotChart(name_of(measure, ""), unit or measure.name, dots)
 
     def _line(self, style: int, contender: Contender, measure: Measure, factor: float) -> Line:
         found = [
@@ -179,7 +184,7 @@ class Evidence:
             band=[(factor * spread.least, factor * spread.most) for _, spread in found]
             if self.summary.seeds_differ
             else (),
-            notes=[f"{rate:g} requests/s: {_in_words(measure, spread)}" for rate, spread in found],
+            notes=[in_words(measure, spread) for _, spread in found],
         )
 
     def _distribution(self, key: str, factor: float) -> Iterator[Line]:
@@ -187,65 +192,45 @@ class Evidence:
             cells = self._cells_at_top(contender)
             values = sorted(factor * v for cell in cells for v in cell.latencies[key] if v > 0)
             if values:
-                yield Line(contender.policy, style, _cdf(values), is_step=True)
+                yield Line(contender.policy, style, _cdf(values, self._most_points), is_step=True)
 
     def _over_time(self, key: str, factor: float) -> Iterator[Line]:
         for style, contender in self.contenders:
             for cell in self._cells_at_top(contender)[:1]:
                 pairs = zip(cell.series["time"], cell.series[key], strict=True)
                 points = [(time, factor * number) for time, number in pairs]
+                points = [points[i] for i in _some_of(len(points), self._most_points)]
                 yield Line(contender.policy, style, points, is_step=key != "kv")
+
+    @property
+    def _most_points(self) -> int:
+        """Points of a line, so that a page of many policies stays a small file."""
+        num_lines = _LINES_OF_A_POLICY * max(1, len(self.summary.contenders))
+        return max(24, min(_MOST_POINTS, _MOST_OF_A_PAGE // num_lines))
 
     def _cells_at_top(self, contender: Contender) -> list[Outcome]:
         rate = self.summary.top_rate
         return [cell for cell in contender.cells if cell.rate == rate and not cell.fault]
 
 
-def _values(variation: str) -> set[str]:
-    return set(variation.split(", ")) if variation else set()
+def _fullest(summary: Summary) -> dict[str, Mapping[str, str]]:
+    """Labels of sets of values that are no part of another one, with the values."""
+    labels = dict.fromkeys(contender.variation for contender in summary.contenders)
+    every = {label: summary.values.get(label, {}) for label in labels}
+    return {
+        label: values
+        for label, values in every.items()
+        if not any(values.items() < other.items() for other in every.values())
+    }
 
 
-def _fullest(variations: Iterable[str]) -> list[str]:
-    """Those that are no part of another one."""
-    names = list(variations)
-    return [n for n in names if not any(_values(n) < _values(other) for other in names)]
-
-
-def _scale(measure: Measure, most: float) -> tuple[float, str]:
-    """What values are multiplied by on an axis, and the unit that they have then."""
-    if measure.unit == "s":
-        return (1000.0, "ms") if most < 1 else (1.0, "s")
-    if measure.unit == "share":
-        return (1.0, "") if measure.key == "jain" else (100.0, "%")
-    return 1.0, _AXIS_UNITS.get(measure.unit, "" if measure.unit == "times" else measure.unit)
-
-
-def _dot(style: int, contender: Contender, measure: Measure, spread: Spread, factor: float) -> Dot:
-    return Dot(
-        contender.policy,
-        style,
-        factor * spread.mean,
-        factor * spread.least,
-        factor * spread.most,
-        f"{contender.policy}: {_in_words(measure, spread)}",
-    )
-
-
-def _in_words(measure: Measure, spread: Spread) -> str:
-    spread_text = spread_range(measure, spread)
-    mean = value(measure, spread.mean)
-    return f"{mean} ({spread_text})" if spread_text else mean
-
-
-def _cdf(ordered: Sequence[float]) -> list[tuple[float, float]]:
+def _cdf(ordered: Sequence[float], most: int) -> list[tuple[float, float]]:
     """Some points of a distribution: value, and percent of values up to it."""
     count = len(ordered)
-    num_points = min(count, _MOST_POINTS)
-    ranks = dict.fromkeys(
-        round(i * (count - 1) / max(1, num_points - 1)) for i in range(num_points)
-    )
-    return [(ordered[rank], 100 * (rank + 1) / count) for rank in ranks]
+    return [(ordered[rank], 100 * (rank + 1) / count) for rank in _some_of(count, most)]
 
 
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
+def _some_of(count: int, most: int) -> list[int]:
+    """Indices of at most so many things, spread over all of them, both ends included."""
+    num = min(count, most)
+    return list(dict.fromkeys(round(i * (count - 1) / max(1, num - 1)) for i in range(num)))

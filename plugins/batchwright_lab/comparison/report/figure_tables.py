@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from batchwright_lab.comparison.measure import MEASURES
-from batchwright_lab.comparison.report.html import Td, table
+from batchwright_lab.comparison.report.table import Table, Td
 from batchwright_lab.comparison.summary import Spread
 from batchwright_lab.comparison.wording import DASH, digits, spread_range, value
 
@@ -14,21 +14,23 @@ if TYPE_CHECKING:
     from batchwright_lab.comparison.outcome import Outcome
     from batchwright_lab.comparison.summary import Contender, Summary
 
-__all__ = ["render_all_figures", "render_classes", "render_clients"]
+__all__ = ["all_figures", "class_table", "client_table"]
 
 _MOST_CLIENTS: Final = 12
 
 
-def render_all_figures(summary: Summary) -> str:
-    """Every measure of every contender, a table a rate; that of the highest is open."""
-    return "".join(
-        f"<details{' open' if rate == summary.top_rate else ''}><summary>"
-        f"{_rate(rate)}</summary>{_at_rate(summary, rate)}</details>"
-        for rate in summary.rates
-    )
+def all_figures(summary: Summary) -> list[tuple[str, bool, Table]]:
+    """Make a table a rate, of every measure of every contender.
+
+    Returns:
+        The rate in words, whether it is the one to show first, and the table.
+    """
+    return [
+        (_rate(rate), rate == summary.top_rate, _at_rate(summary, rate)) for rate in summary.rates
+    ]
 
 
-def _at_rate(summary: Summary, rate: float | None) -> str:
+def _at_rate(summary: Summary, rate: float | None) -> Table:
     there = [contender for contender in summary.contenders if rate in contender.spreads]
     rows = [
         [Td(measure.name), *(_cell(contender, rate, measure.key) for contender in there)]
@@ -36,7 +38,7 @@ def _at_rate(summary: Summary, rate: float | None) -> str:
         if any(contender.at(rate, measure.key) for contender in there)
     ]
     caption = "Means over seeds, below them the least and the greatest."
-    return table(["measure", *(contender.label for contender in there)], rows, caption=caption)
+    return Table(["measure", *(contender.label for contender in there)], rows, caption)
 
 
 def _cell(contender: Contender, rate: float | None, key: str) -> Td:
@@ -47,11 +49,11 @@ def _rate(rate: float | None) -> str:
     return "as the workload says" if rate is None else f"{rate:g} requests/s"
 
 
-def render_clients(summary: Summary) -> str:
-    """Render the service of each client at the highest rate; empty if requests have none."""
+def client_table(summary: Summary) -> Table | None:
+    """Make the table of each client's service at the highest rate; None if there are none."""
     clients = _busiest(summary)
     if not clients:
-        return ""
+        return None
     columns: list[tuple[str, Callable[[Outcome, str], float | None], str]] = [
         ("requests", lambda o, c: o.clients[c].requests, "arrived"),
         ("TTFT p50", lambda o, c: o.clients[c].figures["ttft_p50"], "ttft_p50"),
@@ -73,14 +75,14 @@ def render_clients(summary: Summary) -> str:
     at = "" if summary.top_rate is None else f" at {summary.top_rate:g} requests/s"
     caption = f"Clients{at}, those with most requests: means over seeds, and their spread."
     head = ["client", "policy", *(name for name, _, _ in columns)]
-    return table(head, rows, caption=caption, num_names=2)
+    return Table(head, rows, caption, num_names=2)
 
 
-def render_classes(summary: Summary) -> str:
-    """Share in time by class of service, at every rate; empty if there is but one class."""
+def class_table(summary: Summary) -> Table | None:
+    """Make the table of shares in time by class of service; None if there is but one class."""
     names = sorted({n for c in summary.contenders for cell in c.cells for n in cell.by_class})
     if len(names) < 2:
-        return ""
+        return None
     rows = []
     for contender in summary.contenders:
         for rate in contender.spreads:
@@ -89,7 +91,7 @@ def render_classes(summary: Summary) -> str:
             figures = [_spread_cell(spread, "attainment") for spread in shares]
             rows.append([Td(contender.label), Td(_rate(rate)), *figures])
     caption = "Requests in time, by class of service."
-    return table(["policy", "rate", *(n or "(none)" for n in names)], rows, caption=caption)
+    return Table(["policy", "rate", *(n or "(none)" for n in names)], rows, caption)
 
 
 def _busiest(summary: Summary) -> list[str]:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
 from batchwright_lab.comparison.measure import MEASURES
 from batchwright_lab.comparison.recorder import OUTPUT_WEIGHT
-from batchwright_lab.comparison.report.html import element, paragraph
 from batchwright_lab.comparison.steadiness import FEWEST_IN_TAIL, GROWTH, LEAST_GROWTH
 
 if TYPE_CHECKING:
@@ -16,7 +14,7 @@ if TYPE_CHECKING:
     from batchwright_lab.comparison.report.setup import Setup
     from batchwright_lab.comparison.summary import Summary
 
-__all__ = ["left_out", "oracle_stamp", "render_method"]
+__all__ = ["configurations", "facts", "left_out", "meanings", "oracle_stamp"]
 
 _MOST_FILES: Final = 6
 
@@ -42,31 +40,8 @@ def left_out(outcomes: Iterable[Outcome], setup: Setup) -> str:
     )
 
 
-def render_method(outcomes: Sequence[Outcome], summary: Summary, setup: Setup) -> str:
-    """The section."""
-    facts = "".join(
-        f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>"
-        for name, text in _facts(outcomes, summary, setup)
-        if text
-    )
-    return "".join(
-        [
-            element("dl", facts, class_="facts"),
-            element("h3", "What the words mean"),
-            element("dl", "".join(_meanings(setup)), class_="facts"),
-            element("h3", "Configurations"),
-            paragraph(
-                "Every value that was in effect, defaults included. The cells of a policy differ "
-                "in rate and scheduler.seed alone."
-            ),
-            *_configurations(outcomes),
-        ]
-    )
-
-
-def _facts(
-    outcomes: Sequence[Outcome], summary: Summary, setup: Setup
-) -> Iterator[tuple[str, str]]:
+def facts(outcomes: Sequence[Outcome], summary: Summary, setup: Setup) -> Iterator[tuple[str, str]]:
+    """Name what was run and what it was run with; an empty text says that there is no such."""
     records = [outcome.record for outcome in outcomes]
     yield "command", setup.command
     yield "cells", f"{summary.num_done} of {summary.num_cells} done"
@@ -130,41 +105,47 @@ def _all(records: Iterable[Any], get: Any) -> str:
     return "; ".join(dict.fromkeys(filter(None, map(get, records))))
 
 
-def _meanings(setup: Setup) -> Iterator[str]:
+def meanings(setup: Setup) -> Iterator[tuple[str, str]]:
+    """Define the words of a page."""
     special = {
         "starved": f"passed over for more than {setup.starved_after:g} s",
         "jain": (
-            "(sum of x)² / (n times the sum of x²) of the service a second that clients got while "
-            "they and another one had requests waiting; service is computed prompt tokens and "
-            f"{OUTPUT_WEIGHT} times the output tokens. 1: all alike; 1/n: one has all; none where "
-            "there was no contention"
+            "(sum of x)\N{SUPERSCRIPT TWO} / (n times the sum of x\N{SUPERSCRIPT TWO}) of the "
+            "service a second that clients got while they and another one had requests waiting; "
+            f"service is computed prompt tokens and {OUTPUT_WEIGHT} times the output tokens. 1: "
+            "all alike; 1/n: one has all; none where there was no contention"
         ),
     }
     for measure in MEASURES.values():
         if not measure.key.endswith(("_p50", "_p90", "_p99")):
             meaning = special.get(measure.key, measure.meaning)
-            name = measure.name.removesuffix(" mean")
-            meaning = meaning.removesuffix(", mean")
-            yield f"<dt>{escape(name)}</dt><dd>{escape(meaning)}</dd>"
+            yield measure.name.removesuffix(" mean"), meaning.removesuffix(", mean")
+    span = "; the whole run after the warm-up" if setup.warmup else "; the whole run, nothing cut"
     yield (
-        "<dt>p50, p90, p99</dt><dd>percentiles of the requests that ended by themselves, "
-        "interpolated linearly; the whole run"
-        f"{' after the warm-up' if setup.warmup else ', nothing cut at its ends'}. Rough where "
-        f"fewer than {FEWEST_IN_TAIL} requests, over all seeds, lie beyond it</dd>"
-        "<dt>a decision</dt><dd>wall-clock time of the scheduler&#x27;s calls by planned steps, "
-        "on the machine that ran the cells, measured when a cell is first run: the one figure "
-        "that another run does not repeat</dd>"
-        "<dt>transient</dt><dd>a run in which, on average, more than "
-        f"{GROWTH:g} times as many requests, and at least {LEAST_GROWTH} more, wait in the last "
-        "third of the time in which requests arrive as in the middle third</dd>"
+        "p50, p90, p99",
+        "percentiles of the requests that ended by themselves, interpolated linearly"
+        f"{span}{'' if setup.warmup else ' at its ends'}. Rough where fewer than "
+        f"{FEWEST_IN_TAIL} requests, over all seeds, lie beyond it",
+    )
+    yield (
+        "a decision",
+        "wall-clock time of the scheduler's calls by planned steps, on the machine that ran the "
+        "cells, measured when a cell is first run: the one figure that another run does not "
+        "repeat",
+    )
+    yield (
+        "transient",
+        f"a run in which, on average, more than {GROWTH:g} times as many requests, and at least "
+        f"{LEAST_GROWTH} more, wait in the last third of the time in which requests arrive as in "
+        "the middle third",
     )
 
 
-def _configurations(outcomes: Iterable[Outcome]) -> Iterator[str]:
+def configurations(outcomes: Iterable[Outcome]) -> dict[str, str]:
+    """Return the TOML of each contender, by its label."""
     shown: dict[str, str] = {}
     for outcome in outcomes:
         label = ", ".join(filter(None, [outcome.policy, outcome.variation]))
         if "toml" in outcome.record:
             shown.setdefault(label, outcome.record["toml"])
-    for label, toml in shown.items():
-        yield f"<details><summary>{escape(label)}</summary><pre>{escape(toml)}</pre></details>"
+    return shown

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
-from html import escape
+from functools import cache
 from importlib.resources import files
-from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
+
+import altair as alt
+import vl_convert
+from attrs import frozen
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from batchwright_lab.comparison.answer import answer, warnings
-from batchwright_lab.comparison.chart.picture import legend_entry
-from batchwright_lab.comparison.chart.series_style import CHART_CSS
-from batchwright_lab.comparison.report.evidence import Chart, Evidence
-from batchwright_lab.comparison.report.figure_tables import (
-    render_all_figures,
-    render_classes,
-    render_clients,
+from batchwright_lab.comparison.chart.series_style import dashes, mark
+from batchwright_lab.comparison.chart.theme import DARK_THEME, LIGHT_THEME, PAGE_THEME
+from batchwright_lab.comparison.report.along import Along
+from batchwright_lab.comparison.report.evidence import Evidence
+from batchwright_lab.comparison.report.figure_tables import all_figures, class_table, client_table
+from batchwright_lab.comparison.report.figures import Chart
+from batchwright_lab.comparison.report.method import (
+    configurations,
+    facts,
+    left_out,
+    meanings,
+    oracle_stamp,
 )
-from batchwright_lab.comparison.report.html import element, figures, paragraph
-from batchwright_lab.comparison.report.method import left_out, oracle_stamp, render_method
-from batchwright_lab.comparison.report.ranking_table import render_ranking
+from batchwright_lab.comparison.report.ranking_table import ranking_table
 
 if TYPE_CHECKING:
     from batchwright_lab.comparison.outcome import Outcome
@@ -28,82 +37,121 @@ if TYPE_CHECKING:
 
 __all__ = ["render_page"]
 
+_ROWS: Final = "rows"
+_NOT_OF_THE_PAGE: Final = ("$schema", "config", "datasets")
+
+
+@frozen
+class _Group:
+    """Charts under one heading."""
+
+    name: str
+    note: str
+    charts: Sequence[Chart]
+
+
+@frozen
+class _Section:
+    """Groups of charts of the same policies."""
+
+    title: str
+    legend: Sequence[tuple[int, str]]
+    groups: Sequence[_Group]
+
 
 def render_page(outcomes: Sequence[Outcome], summary: Summary, setup: Setup) -> str:
-    """The whole page; it refers to nothing outside."""
-    styles = {
-        name: index
-        for index, name in enumerate(dict.fromkeys(c.policy for c in summary.contenders))
+    """Render the whole page; it refers to nothing outside."""
+    sections = [section for section in _sections(summary) if section.groups]
+    charts = [chart for section in sections for group in section.groups for chart in group.charts]
+    names = ", ".join(summary.styles)
+    return _template().render(
+        title=f"Comparison of {names}" if len(summary.styles) < 9 else "Comparison of policies",
+        header=_header(outcomes, summary, setup),
+        answer=list(answer(summary)),
+        warnings=list(warnings(summary)),
+        oracles=oracle_stamp(outcomes),
+        ranking=ranking_table(summary) if summary.num_done else None,
+        problems=_problems(outcomes),
+        sections=sections,
+        served=[table for table in (class_table(summary), client_table(summary)) if table],
+        figures=all_figures(summary) if summary.num_done else [],
+        facts=[(name, text) for name, text in facts(outcomes, summary, setup) if text],
+        meanings=list(meanings(setup)),
+        configurations=configurations(outcomes),
+        light=Markup(LIGHT_THEME.css()),
+        dark=Markup(DARK_THEME.css()),
+        charts=_as_json(charts, summary) if charts else "",
+        runtime=_runtime() if charts else "",
+    )
+
+
+@cache
+def _template() -> Any:
+    environment = Environment(
+        loader=PackageLoader(__package__),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals |= {"dashes": dashes, "mark": mark, "source": _source}
+    return environment.get_template("page.html")
+
+
+def _source(name: str) -> Markup:
+    """Return a file that the page includes as it is."""
+    return Markup((files(__package__) / "templates" / name).read_text(encoding="utf-8"))
+
+
+def _runtime() -> Markup:
+    """Return the scripts that draw charts: Vega, Vega-Lite and Vega-Embed, as they are."""
+    return Markup(vl_convert.javascript_bundle().replace("</script", "<\\/script"))
+
+
+def _as_json(charts: Iterable[Chart], summary: Summary) -> Markup:
+    """Return all charts with their data, for an element of a page."""
+    config = PAGE_THEME.config(summary.styles.values())
+    content = {
+        "config": {**config, "background": None, "legend": {"disable": True}},
+        "charts": [{"spec": _spec(chart, summary), "lines": chart.columns()} for chart in charts],
     }
-    title = f"Comparison of {', '.join(styles)}" if len(styles) < 9 else "Comparison of policies"
-    css = (files(__package__) / "style.css").read_text(encoding="utf-8")
-    body = "".join(
-        [
-            _header(title, outcomes, summary, setup),
-            element("section", "".join(_answer(outcomes, summary, styles)), class_="answer"),
-            *_problems(outcomes),
-            *_evidence(summary),
-            *_tables(summary),
-            element("h2", "How it was made"),
-            element("section", render_method(outcomes, summary, setup)),
-        ]
-    )
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f'<meta name="color-scheme" content="light dark"><title>{escape(title)}</title>'
-        f"<style>{CHART_CSS}{css}</style></head>\n<body><main>{body}</main></body></html>\n"
-    )
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return Markup(text.replace("<", "\\u003c"))
 
 
-def _header(title: str, outcomes: Sequence[Outcome], summary: Summary, setup: Setup) -> str:
+def _spec(chart: Chart, summary: Summary) -> dict[str, Any]:
+    drawn = chart.interactive(alt.NamedData(_ROWS), summary.styles).to_dict()
+    return {key: value for key, value in drawn.items() if key not in _NOT_OF_THE_PAGE}
+
+
+def _header(outcomes: Sequence[Outcome], summary: Summary, setup: Setup) -> str:
     workloads = _each(o.record.get("components", {}).get("workload") for o in outcomes)
     step_times = _each(o.record.get("step_times") for o in outcomes)
     num_seeds = len({outcome.seed for outcome in outcomes})
     rates = f"{len(summary.rates)} rates, " if len(summary.rates) > 1 else ""
     seeds = "1 seed" if num_seeds == 1 else f"{num_seeds} seeds"
-    facts = [
+    told = [
         f"{summary.num_done} simulations{workloads and f' on {workloads}'}: {rates}{seeds}.",
         step_times and f"Step times: {step_times}.",
         f"In time: {setup.targets}." if setup.targets else "",
         left_out(outcomes, setup),
     ]
-    text = " ".join(filter(None, facts))
-    return element("header", element("h1", escape(title)) + paragraph(text, class_="soft"))
+    return " ".join(filter(None, told))
 
 
 def _each(words: Iterable[str | None]) -> str:
     return ", ".join(dict.fromkeys(filter(None, words)))
 
 
-def _answer(outcomes: Sequence[Outcome], summary: Summary, styles: dict[str, int]) -> Iterator[str]:
-    yield from (paragraph(sentence, class_="lead") for sentence in answer(summary))
-    yield from (paragraph(sentence, class_="warning") for sentence in warnings(summary))
-    stamp = oracle_stamp(outcomes)
-    if stamp:
-        yield paragraph(
-            f"Oracle: something here knows what cannot be known in service ({stamp}). Read its "
-            "figures as a bound, not as a promise.",
-            class_="stamp",
-        )
-    if summary.num_done:
-        yield render_ranking(summary, styles)
-
-
-def _problems(outcomes: Sequence[Outcome]) -> Iterator[str]:
+def _problems(outcomes: Sequence[Outcome]) -> list[tuple[str, str, str]]:
     """Cells that failed, or that one should look at; those that say the same together."""
     found: dict[tuple[str, str], list[Outcome]] = {}
     for outcome in outcomes:
         for text in filter(None, (outcome.fault, *outcome.notes)):
             found.setdefault((outcome.policy, text), []).append(outcome)
-    if found:
-        items = (
-            f"<li><b>{escape(policy)}</b> ({escape('; '.join(map(_place, cells)))}): "
-            f"{escape(text)}</li>"
-            for (policy, text), cells in found.items()
-        )
-        yield element("h2", "Look at these cells")
-        yield element("ul", "".join(items), class_="problems")
+    return [
+        (policy, "; ".join(map(_place, cells)), text) for (policy, text), cells in found.items()
+    ]
 
 
 def _place(outcome: Outcome) -> str:
@@ -111,43 +159,42 @@ def _place(outcome: Outcome) -> str:
     return ", ".join(filter(None, [outcome.variation, rate, f"seed {outcome.seed}"]))
 
 
-def _evidence(summary: Summary) -> Iterator[str]:
-    numbers = count()
+def _sections(summary: Summary) -> Iterator[_Section]:
     rate = summary.top_rate
     at = "" if rate is None else f" at {rate:g} requests/s"
-    spread = "Bands" if len(summary.rates) > 1 else "Whiskers"
-    bands = f" {spread}: least and greatest of the seeds." if summary.seeds_differ else ""
-    against = "against arrival rate" if len(summary.rates) > 1 else "of each policy"
+    for along in Along.of(summary):
+        note = f"Means over seeds{at}.{_spread(summary, 'Bands')}"
+        groups = [
+            _Group(f"Latency along {along.option}", note, along.latency()),
+            _Group(f"Service, fairness and memory along {along.option}", note, along.service()),
+        ]
+        beside = f", {along.others}" if along.others else ""
+        title = f"Evidence along {along.option}{beside}"
+        yield _Section(title, along.legend, _filled(groups))
     for evidence in Evidence.of(summary):
-        yield element(
-            "h2", f"Evidence{f': {escape(evidence.variation)}' if evidence.variation else ''}"
-        )
-        yield _legend(evidence)
-        yield from _group(f"Latency {against}", f"Means over seeds.{bands}",
-                          evidence.latency(), numbers)  # fmt: skip
-        yield from _group(f"Service, fairness and memory {against}", f"Means over seeds.{bands}",
-                          evidence.service(), numbers)  # fmt: skip
-        yield from _group(f"Clients{at}", "Whiskers: least and greatest of the seeds.",
-                          evidence.by_client(), numbers)  # fmt: skip
-        yield from _group(f"Distributions{at}", "All seeds together, on a logarithmic axis.",
-                          evidence.distributions(), numbers)  # fmt: skip
-        yield from _group(f"Over time{at}", "The first seed.", evidence.over_time(), numbers)
+        title = f"Evidence: {evidence.variation}" if evidence.variation else "Evidence"
+        yield _Section(title, evidence.legend, _filled(_groups(evidence, at)))
 
 
-def _legend(evidence: Evidence) -> str:
-    entries = (legend_entry(style, contender.policy) for style, contender in evidence.contenders)
-    return element("div", "".join(element("span", entry) for entry in entries), class_="legend")
+def _groups(evidence: Evidence, at: str) -> list[_Group]:
+    summary = evidence.summary
+    is_line = len(summary.rates) > 1
+    against = "against arrival rate" if is_line else "of each policy"
+    spread = f"Means over seeds.{_spread(summary, 'Bands' if is_line else 'Whiskers')}"
+    whiskers = "Whiskers: least and greatest of the seeds."
+    together = "All seeds together, on a logarithmic axis."
+    return [
+        _Group(f"Latency {against}", spread, evidence.latency()),
+        _Group(f"Service, fairness and memory {against}", spread, evidence.service()),
+        _Group(f"Clients{at}", whiskers, evidence.by_client()),
+        _Group(f"Distributions{at}", together, evidence.distributions()),
+        _Group(f"Over time{at}", "The first seed.", evidence.over_time()),
+    ]
 
 
-def _group(name: str, note: str, charts: Iterable[Chart], numbers: Iterator[int]) -> Iterator[str]:
-    drawn = [chart.svg(next(numbers)) for chart in charts]
-    if drawn:
-        yield element("h3", escape(name)) + paragraph(note, class_="soft") + figures(drawn)
+def _spread(summary: Summary, what: str) -> str:
+    return f" {what}: least and greatest of the seeds." if summary.seeds_differ else ""
 
 
-def _tables(summary: Summary) -> Iterator[str]:
-    clients, classes = render_clients(summary), render_classes(summary)
-    if clients or classes:
-        yield element("h2", "Who was served") + classes + clients
-    if summary.num_done:
-        yield element("h2", "All figures") + render_all_figures(summary)
+def _filled(groups: Iterable[_Group]) -> list[_Group]:
+    return [group for group in groups if group.charts]

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from batchwright_lab.comparison.chart.picture import legend_entry
 from batchwright_lab.comparison.measure import MEASURES
 from batchwright_lab.comparison.ranking import cost, in_order, unserved
-from batchwright_lab.comparison.report.html import Td, table
+from batchwright_lab.comparison.report.table import Table, Td
 from batchwright_lab.comparison.wording import DASH, change, range_of_change, spread_range, value
 
 if TYPE_CHECKING:
     from batchwright_lab.comparison.summary import Contender, Summary
 
-__all__ = ["render_ranking"]
+__all__ = ["ranking_table"]
 
 _COLUMNS: Final = (
     "attainment", "ttft_p50", "ttft_p99", "tpot_p99", "e2e_mean", "e2e_p99",
@@ -23,8 +22,8 @@ _COLUMNS: Final = (
 _MAY_BE_ABSENT: Final = ("attainment", "recompute_tax", "hit_ratio", "jain", "starved")
 
 
-def render_ranking(summary: Summary, styles: dict[str, int]) -> str:
-    """The table."""
+def ranking_table(summary: Summary) -> Table:
+    """Make the table."""
     rate = summary.top_rate
     keys = [key for key in _COLUMNS if key not in _MAY_BE_ABSENT or _matters(summary, key)]
     over = ", over all rates" if len(summary.rates) > 1 else ""
@@ -36,20 +35,17 @@ def render_ranking(summary: Summary, styles: dict[str, int]) -> str:
     )
     head = ["policy", f"{summary.measure.name} beside baseline", "better in"]
     losses = ["not served"] if any(unserved(c) for c in summary.contenders) else []
-    rows = list(_rows(summary, keys, styles, bool(losses)))
+    rows = list(_rows(summary, keys, bool(losses)))
     names = (MEASURES[key].name for key in keys)
-    return table([*head, *losses, *names, "a decision"], rows, caption=caption)
+    return Table([*head, *losses, *names, "a decision"], rows, caption)
 
 
-def _rows(
-    summary: Summary, keys: list[str], styles: dict[str, int], has_losses: bool
-) -> Iterator[list[Td]]:
+def _rows(summary: Summary, keys: list[str], has_losses: bool) -> Iterator[list[Td]]:
     best = {key: _best(summary, key) for key in keys}
     for contender in in_order(summary):
         rank = summary.rank(contender)
-        name = legend_entry(styles[contender.policy], contender.policy)
-        place = f"{rank}. " if rank else ""
-        cells = [Td(html=f"{place}{name}", below=contender.variation)]
+        place, style = f"{rank}." if rank else "", summary.styles[contender.policy]
+        cells = [Td(contender.policy, contender.variation, place=place, style=style)]
         cells += _versus(summary, contender)
         if has_losses:
             cells.append(Td(unserved(contender) or "0"))

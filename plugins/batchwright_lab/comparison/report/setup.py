@@ -1,12 +1,16 @@
-"""What a report says of how it was made, beside what the cells say."""
+"""Facts of a comparison that its report says beside those of the cells."""
 
 from __future__ import annotations
+
+from typing import Final
 
 from attrs import frozen
 
 from batchwright_lab.comparison.targets import Targets
 
-__all__ = ["Setup"]
+__all__ = ["REPORT", "Setup"]
+
+REPORT: Final = "report.html"
 
 
 @frozen

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from batchwright_lab.comparison.chart.axis import Axis, tick_label
 from hypothesis import given
 from hypothesis import strategies as st
-
-from batchwright_lab.comparison.chart.axis import Axis, tick_label
 
 
 def test_linear_axis_from_zero_ends_at_a_tick() -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree as ET
 
+from batchwright_lab.comparison.chart.picture import picture
+
 from batchwright_lab.comparison.chart.dot_chart import Dot, DotChart
 from batchwright_lab.comparison.chart.line_chart import HEIGHT, WIDTH, Line, LineChart
-from batchwright_lab.comparison.chart.picture import picture
 from batchwright_lab.comparison.chart.series_style import dashes, mark
 
 LINES = [
