@@ -82,7 +82,9 @@ def _chosen(plugins: PluginManager, kind: str | None, name: str | None) -> list[
     return plugins.registrations(kind)
 
 
-def _as_dict(found: list[Registration], plugins: PluginManager, runtime: str | None) -> dict[str, Any]:
+def _as_dict(
+    found: list[Registration], plugins: PluginManager, runtime: str | None
+) -> dict[str, Any]:
     return {
         "components": [
             {
