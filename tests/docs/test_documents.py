@@ -9,7 +9,8 @@ A fence says what its block is:
 - ``console``: commands behind ``$``; ``exit=N`` says how they end; ``model`` needs one;
   ``picture=PATH`` is the picture that a comparison makes, the block behind it what it answers;
   ``continue`` goes on in the folder that the block before it left.
-- ``sh``: ``make`` and ``pip`` as a newcomer types them.
+- ``sh``: ``make`` and ``pip`` as a newcomer types them; ``not-run`` are commands that are
+  listed in ``NOT_RUN``, because they change what lies outside this repository.
 - ``text``: what is printed.
 """
 
@@ -38,7 +39,8 @@ from batchwright.version import PLUGIN_API_VERSIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [
-    *(ROOT / name for name in ("README.md", "CHANGELOG.md")),
+    *sorted(ROOT.glob("*.md")),
+    ROOT / "tests" / "README.md",
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted(ROOT.glob("contrib/*/README.md")),
 ]
@@ -47,6 +49,16 @@ LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
 ANCHOR = re.compile(r"\]\(([^)#:]*)#([^)]+)\)")
 PATH = re.compile(r"`((?:core|plugins|contrib|docs|examples|tests)/[\w./*-]*)`")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+MAKE = re.compile(r"`(make [^`]*)`")
+NOT_RUN = [
+    'git tag --sign v0.1.0 --message "Batchwright 0.1.0"',
+    "python -m build",
+    "python -m venv /tmp/batchwright-release",
+    "/tmp/batchwright-release/bin/pip install dist/batchwright-0.1.0-py3-none-any.whl",
+    "/tmp/batchwright-release/bin/batchwright --version",
+    "python -m twine upload dist/batchwright-0.1.0*",
+    "git push origin v0.1.0",
+]
 KINDS = {"python", "toml", "console", "sh", "text"}
 
 
@@ -233,15 +245,41 @@ def pytest_plugin() -> list[str]:
 
 @pytest.mark.parametrize("block", of_kind("sh"), ids=str)
 def test_newcomers_commands_exist(block: Block) -> None:
-    makefile = (ROOT / "Makefile").read_text()
-    targets = re.findall(r"^([a-z-]+):", makefile, re.MULTILINE)
-    variables = re.findall(r"^([A-Z_]+) \?=", makefile, re.MULTILINE)
+    if "not-run" in block.flags:
+        assert set(block.text.splitlines()) <= set(NOT_RUN)
+        return
     for line in block.text.splitlines():
         program, *arguments = shlex.split(line, comments=True)
         assert program in ("make", "pip"), line
         if program == "make":
-            names = {argument.partition("=")[0] for argument in arguments}
-            assert names <= {*targets, *variables}, line
+            assert unknown_to_make(arguments) == set(), line
+
+
+def unknown_to_make(arguments: Iterable[str]) -> set[str]:
+    """Targets and variables that the Makefile does not have."""
+    makefile = (ROOT / "Makefile").read_text()
+    targets = re.findall(r"^([a-z-]+):", makefile, re.MULTILINE)
+    variables = re.findall(r"^([A-Z_]+) \?=", makefile, re.MULTILINE)
+    return {argument.partition("=")[0] for argument in arguments} - {*targets, *variables}
+
+
+def test_every_command_that_is_not_run_is_in_a_document() -> None:
+    blocks = [block for block in BLOCKS if "not-run" in block.flags]
+    assert [line for block in blocks for line in block.text.splitlines()] == NOT_RUN
+
+
+def test_make_commands_within_a_sentence_exist() -> None:
+    """A name that ends in ``...`` stands for several."""
+    commands = {
+        command for document in DOCUMENTS for command in MAKE.findall(document.read_text("utf-8"))
+    }
+    wrong = {
+        command
+        for command in commands
+        if not command.endswith("...") and unknown_to_make(shlex.split(command)[1:])
+    }
+    assert len(commands) > 10
+    assert wrong == set()
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
@@ -267,7 +305,9 @@ def anchors(document: Path) -> set[str]:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_paths_of_the_repository_exist(document: Path) -> None:
     paths = PATH.findall(FENCE.sub("", document.read_text(encoding="utf-8")))
-    assert [path for path in paths if not any(ROOT.glob(path.rstrip("/")))] == []
+    folders = (ROOT, document.parent)
+    missing = [path for path in paths if not any(any(f.glob(path.rstrip("/"))) for f in folders)]
+    assert missing == []
 
 
 def test_the_plugin_api_that_a_page_names_is_supported() -> None:
