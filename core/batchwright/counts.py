@@ -13,7 +13,7 @@ class Counts:
         steps: Plans made.
         empty_steps: Of those, plans without tokens.
         scheduled_tokens: Tokens granted.
-        decode_grants: Grants of a debt of one token.
+        decode_tokens: Grants of a debt of one token.
         batched_decodes: Of those, decodes of the decode batch, which no visit decided.
         most_used_blocks: KV blocks in use after planning, at most.
     """
@@ -21,6 +21,6 @@ class Counts:
     steps: int = 0
     empty_steps: int = 0
     scheduled_tokens: int = 0
-    decode_grants: int = 0
+    decode_tokens: int = 0
     batched_decodes: int = 0
     most_used_blocks: int = 0

@@ -126,7 +126,7 @@ class Ours:
         summary: dict[str, Any] = stats.summary()  # type: ignore[attr-defined]
         return {
             "running": self.scheduler.view.num_running,
-            "carried": summary["carried_ratio"],
+            "carried": summary["decode_batch_ratio"],
             "prefix_hits": summary["prefix_hit_ratio"],
         }
 

@@ -96,7 +96,7 @@ class Side:
     def carried_ratio(self) -> float:
         """Share of decode grants that no visit decided."""
         (stats,) = self.scheduler.components.observers
-        return float(stats.summary()["carried_ratio"])  # type: ignore[attr-defined]
+        return float(stats.summary()["decode_batch_ratio"])  # type: ignore[attr-defined]
 
 
 def steady(policy: str, options: dict[str, Any], num_waiting: int) -> tuple[list[float], Side]:

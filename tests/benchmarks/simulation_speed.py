@@ -102,7 +102,7 @@ def _on_one_core() -> None:
 
 
 def _report(title: str, found: Measured) -> None:
-    carried = found.summary["carried_ratio"]
+    carried = found.summary["decode_batch_ratio"]
     count = found.num_requests
     print(
         f"{title:44} {count:9,} {count / found.wall:9,.0f} {count / found.cpu:9,.0f} "
@@ -156,7 +156,7 @@ def main() -> None:
             _report(title, found[title][-1])
     for title, runs in found.items():
         rounds = [[round(r.wall, 3), round(r.cpu, 3), round(r.peak, 1)] for r in runs]
-        summary = {name: runs[-1].summary[name] for name in ("simulated_s", "carried_ratio")}
+        summary = {name: runs[-1].summary[name] for name in ("simulated_s", "decode_batch_ratio")}
         record.add(what=title, requests=runs[-1].num_requests, rounds=rounds, **summary)
     record.write(arguments.record)
 

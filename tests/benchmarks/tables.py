@@ -182,7 +182,7 @@ def simulation_speed(results: Results) -> str:
         walls, cpus, peaks = zip(*row["rounds"], strict=True)
         count = row["requests"]
         rates = [f"{count / statistics.median(times):,.0f}" for times in (walls, cpus)]
-        cells = [f"{row['carried_ratio']:.1%}", f"{max(peaks):,.0f} MiB"]
+        cells = [f"{row['decode_batch_ratio']:.1%}", f"{max(peaks):,.0f} MiB"]
         rows.append([row["what"], f"{count:,}", *rates, *cells])
     heads = ["workload", "requests", "a second", "a CPU second", "carried", "memory"]
     return _table(heads, rows, "Simulated requests", results)

@@ -23,6 +23,6 @@ def test_made_load_is_carried(fast_forward: str) -> None:
         f"simulation.fast_forward={fast_forward}",
     )
     assert found.num_requests == 60
-    assert found.summary["carried_ratio"] >= 0.95
+    assert found.summary["decode_batch_ratio"] >= 0.95
     assert found.summary["finished_stop"] == 60
     assert found.cpu > 0

@@ -221,4 +221,4 @@ def test_an_id_that_is_used_again_has_two_stories(tmp_path: Path) -> None:
     scheduler.close()
     said = explain("a", "--log", tmp_path / "log").output
     assert said.count("arrives") == said.count("ends") == 2
-    assert json.loads((tmp_path / "log").read_text().splitlines()[0])["version"] == 1
+    assert json.loads((tmp_path / "log").read_text().splitlines()[0])["version"] == 2

@@ -32,7 +32,7 @@ TRACE = """\
 {"time": 0.5, "prompt_tokens": 10, "output_tokens": 2, "slo_class": "chat"}
 """
 HEADER = (
-    '{"format":"batchwright-decisions","version":1,"block_size":16,"num_usable_blocks":9,'
+    '{"format":"batchwright-decisions","version":2,"block_size":16,"num_usable_blocks":9,'
     '"max_num_seqs":2,"max_num_batched_tokens":99,"max_model_len":99}\n'
 )
 SHORTEST = """
@@ -252,7 +252,7 @@ def test_a_last_line_that_is_cut_is_left_out(log: Path) -> None:
         ("hello\n", "is no decision log: its first line is no header of one"),
         ("", "is no decision log"),
         ('{"format":"batchwright-decisions","version":9}\n', "of version 9"),
-        ('{"format":"batchwright-decisions","version":1}\n', "its header says no block_size"),
+        ('{"format":"batchwright-decisions","version":2}\n', "its header says no block_size"),
         (HEADER + "{x\n{}\n", "log.jsonl:2: is no JSON"),
         (HEADER, "lacks the configuration"),
         (
@@ -291,7 +291,7 @@ def configured_feature(lines: list[dict[str, Any]]) -> None:
 
 def lost_executor(lines: list[dict[str, Any]]) -> None:
     lines[2]["waits"] = {"0": "preempted (executor)"}
-    del lines[2]["carried"], lines[3:]
+    del lines[2]["decode_batch"], lines[3:]
 
 
 @pytest.mark.parametrize(
@@ -381,7 +381,7 @@ def test_a_run_that_is_not_repeated_is_an_error(log: Path) -> None:
 
     def lie(lines: list[dict[str, Any]]) -> None:
         lines[2]["preempted"] = {"0": "0"}
-        del lines[2]["carried"], lines[3:]
+        del lines[2]["decode_batch"], lines[3:]
 
     result = run("replay", changed(log, lie))
     assert result.exit_code == 1
@@ -391,7 +391,7 @@ def test_a_run_that_is_not_repeated_is_an_error(log: Path) -> None:
 def test_a_log_that_contradicts_itself_is_damaged(log: Path) -> None:
     def haunted(lines: list[dict[str, Any]]) -> None:
         lines[2]["admitted"] = {"ghost": 0}
-        lines[2]["carried"] += 1
+        lines[2]["decode_batch"] += 1
 
     result = run("replay", changed(log, haunted))
     assert result.exit_code == 2
@@ -402,7 +402,8 @@ def test_a_log_that_lacks_a_line_is_damaged(log: Path) -> None:
     result = run("replay", changed(log, lambda lines: lines.__delitem__(1)))
     assert result.exit_code == 2
     assert (
-        ":2: does not go with the lines before it (0 requests are carried, not 1)" in result.output
+        ":2: does not go with the lines before it (0 requests are in the decode batch, not 1)"
+        in result.output
     )
 
 

@@ -292,7 +292,7 @@ def test_steps_are_written_on_demand(folder: Path) -> None:
     simulate(folder, "--steps")
     lines = (folder / "out" / "steps.jsonl").read_text().splitlines()
     assert json.loads(lines[0])["format"] == "batchwright-decisions"
-    assert json.loads(lines[1])["grants"] == {"0": [30, 30, 2]}
+    assert json.loads(lines[1])["scheduled"] == {"0": [30, 30, 2]}
 
 
 def test_until_leaves_the_rest_unfinished(folder: Path) -> None:

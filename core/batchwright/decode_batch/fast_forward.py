@@ -178,7 +178,7 @@ class FastForwarding:
         counts.steps += num_steps
         counts.scheduled_tokens += num_tokens
         counts.batched_decodes += num_tokens
-        counts.decode_grants += num_tokens
+        counts.decode_tokens += num_tokens
 
     def _end(self, output: FastForwardOutput) -> None:
         """End those whose last token it was, in order of admission."""

@@ -97,9 +97,9 @@ def _count(state: State, num_tokens: int) -> None:
     counts.empty_steps += not num_tokens
     counts.scheduled_tokens += num_tokens
     counts.batched_decodes += draft.num_batched
-    counts.decode_grants += draft.num_batched
+    counts.decode_tokens += draft.num_batched
     if draft.debts:
-        counts.decode_grants += list(draft.debts.values()).count(1)
+        counts.decode_tokens += list(draft.debts.values()).count(1)
     if draft.tables:
         state.note_used_blocks()
 

@@ -51,7 +51,7 @@ class Delay(WaitingAges):
 
     def caps(self, view: StepView) -> Caps | None:
         counts = self.ctx.counts
-        num_prefill_tokens = counts.scheduled_tokens - counts.decode_grants
+        num_prefill_tokens = counts.scheduled_tokens - counts.decode_tokens
         if num_prefill_tokens > self._num_prefill_tokens and view.num_running:
             self._prefill_time = view.now - self._began
         self._began, self._num_prefill_tokens = view.now, num_prefill_tokens

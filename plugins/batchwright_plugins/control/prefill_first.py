@@ -47,7 +47,7 @@ class PrefillFirst(PrefillTracker):
         self._num_waited = self._num_decodes = 0
 
     def caps(self, view: StepView) -> Caps | None:
-        before, self._num_decodes = self._num_decodes, self.ctx.counts.decode_grants
+        before, self._num_decodes = self._num_decodes, self.ctx.counts.decode_tokens
         if self._num_decodes > before:
             self._num_waited = 0
         decode = view.num_running > len(self.computing)

@@ -45,5 +45,5 @@ class PrefillShare(Control):
         self._num_decodes = 0
 
     def caps(self, view: StepView) -> Caps | None:
-        before, self._num_decodes = self._num_decodes, self.ctx.counts.decode_grants
+        before, self._num_decodes = self._num_decodes, self.ctx.counts.decode_tokens
         return self._caps if self._num_decodes > before else None

@@ -50,17 +50,17 @@ class DecisionLog(Observer):
     - ``done``: ``[step, time]`` of each step whose results came since the line before; left
       out where that is the last step, done at this line's time
     - ``added``: by request, ``[prompt tokens, most output tokens, arrival time, fields]``;
-      ``fields`` are those of the request that were given, and ``components``
+      ``fields`` are those of the request that were given, and ``contents``
     - ``finished``: by request, ``[reason, detail, output tokens, contents]``; ended since
       the line before
     - ``admitted``: by request, tokens that the prefix cache held of it; in order of
       admission. ``resumed``: those among them that had been preempted
-    - ``grants``: by request, ``[tokens owed, tokens granted, new blocks]``; of those whose
-      grant was decided by a visit
-    - ``carried``: how many others the decode batch advances, one token owed and granted each: all
-      running requests but those in ``grants`` and in ``left_out``
-    - ``blocks``: by carried request, new blocks
-    - ``left_out``: running requests that were granted nothing
+    - ``scheduled``: by request, ``[new tokens, scheduled tokens, new blocks]``; of those that
+      were decided about one by one
+    - ``decode_batch``: the number of requests that the decode batch advances by one token: all
+      running requests but those in ``scheduled`` and in ``left_out``
+    - ``blocks``: by request of the decode batch, new blocks
+    - ``left_out``: running requests that get no tokens
     - ``preempted``: by request, the one that needed its blocks
     - ``waits``: by request, why it waits, where that changed; empty: in the queue again
     - ``stop``: ``[request or null, why]``: where the scan of waiting requests ended, if
@@ -72,7 +72,7 @@ class DecisionLog(Observer):
     and where a request did both between two steps. A step costs what changes in it,
     whatever waits. ``decision_trail`` reads it back.
 
-    ``components`` stands for full blocks of tokens, 8 characters each: equal for prefixes that
+    ``contents`` stands for full blocks of tokens, 8 characters each: equal for prefixes that
     are equal, so that a replay hits what the run did; no token can be read from it. Behind
     ``added`` it is the prompt's, behind ``finished`` that of the blocks filled since.
     """
@@ -218,11 +218,11 @@ class DecisionLog(Observer):
         decisions: dict[str, Any] = {
             "admitted": hits,
             "resumed": resumed,
-            "grants": {
+            "scheduled": {
                 key: [num_new_tokens, grants[key], self._new_blocks(record, key, hits.get(key, 0))]
                 for key, num_new_tokens in visited.items()
             },
-            "carried": record.num_batched,
+            "decode_batch": record.num_batched,
             "blocks": {
                 key: self._new_blocks(record, key, 0)
                 for key in record.new_blocks

@@ -14,7 +14,7 @@ __all__ = ["FORMAT", "VERSION", "DecisionTrail", "LogError", "follow", "read_hea
 
 
 FORMAT: Final = "batchwright-decisions"
-VERSION: Final = 1
+VERSION: Final = 2
 
 
 class LogError(ValueError):
@@ -140,17 +140,21 @@ class DecisionTrail:
             self.waiting[request_id] = reason
         if "stop" in line:
             self.stop = tuple(line["stop"]) if line["stop"] else None
-        visited = line.get("grants", {}).items()
+        visited = line.get("scheduled", {}).items()
         for request_id, _ in visited:
             if request_id not in self.running:
-                raise ValueError(f"{_named(request_id)} is granted tokens and does not run")
+                raise ValueError(f"{_named(request_id)} gets tokens and does not run")
         grants = {key: grant for key, (_, grant, _) in visited}
         self.owed = {key: owed for key, (owed, _, _) in visited}
-        self.lists_blocks = any(type(new) is list for _, _, new in line.get("grants", {}).values())
+        self.lists_blocks = any(
+            type(new) is list for _, _, new in line.get("scheduled", {}).values()
+        )
         idle = line.get("left_out", ())
         carried = [key for key in self.running if key not in grants and key not in idle]
-        if len(carried) != line.get("carried", 0):
-            raise ValueError(f"{len(carried)} requests are carried, not {line.get('carried', 0)}")
+        if len(carried) != line.get("decode_batch", 0):
+            raise ValueError(
+                f"{len(carried)} requests are in the decode batch, not {line.get('decode_batch', 0)}"
+            )
         self.grants = dict.fromkeys(carried, 1) | grants
 
     def _check_live(self, request_id: str) -> None:

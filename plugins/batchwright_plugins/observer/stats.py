@@ -44,7 +44,7 @@ class Stats(Observer):
     - ``prefix_queried_tokens``, ``prefix_hit_tokens``: tokens, each request once, at its
       first admission; ``prefix_hit_ratio``
     - ``kv_peak_ratio``: of usable blocks, after planning
-    - ``decode_grants``: grants of a debt of one token; ``carried_ratio``: those of them
+    - ``decode_tokens``: grants of a debt of one token; ``decode_batch_ratio``: those of them
       that no visit decided (the fast path)
     """
 
@@ -116,8 +116,8 @@ class Stats(Observer):
             "prefix_hit_tokens": self._num_hit_tokens,
             "prefix_hit_ratio": _ratio(self._num_hit_tokens, self._num_queried_tokens),
             "kv_peak_ratio": self._kv_peak(),
-            "decode_grants": counts.decode_grants,
-            "carried_ratio": _ratio(counts.batched_decodes, counts.decode_grants),
+            "decode_tokens": counts.decode_tokens,
+            "decode_batch_ratio": _ratio(counts.batched_decodes, counts.decode_tokens),
         }
 
     def _duration(self) -> float:

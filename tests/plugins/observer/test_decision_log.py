@@ -48,17 +48,17 @@ def test_w5_reads_as_it_was_decided(tmp_path):
         "D": [60, 20, 1.0, {"contents": steps[1]["added"]["D"][3]["contents"]}]
     }
     assert len(steps[1]["added"]["D"][3]["contents"]) == 8 * (60 // 16)
-    assert steps[1]["grants"] == {"D": [60, 60, [8, 9, 10, 11]]}
-    assert steps[1]["carried"] == 4
+    assert steps[1]["scheduled"] == {"D": [60, 60, [8, 9, 10, 11]]}
+    assert steps[1]["decode_batch"] == 4
     assert steps[2]["blocks"] == {"A": [12]}
-    assert "grants" not in steps[2]
+    assert "scheduled" not in steps[2]
     assert steps[3]["preempted"] == {"D": "C"}
     assert steps[3]["waits"] == {"D": "preempted (shortage)"}
     assert steps[3]["stop"] == [None, "a running request ran out of blocks in this step"]
     assert steps[4]["finished"] == {"E": ["length", "max_tokens", 4]}
     assert steps[4]["admitted"] == {"D": 48}
     assert steps[4]["resumed"] == ["D"]
-    assert steps[4]["grants"]["D"][:2] == [14, 14]
+    assert steps[4]["scheduled"]["D"][:2] == [14, 14]
     assert steps[4]["stop"] is None
     assert steps[7]["preempted"] == {"D": "D"}
 
@@ -83,7 +83,7 @@ def test_steps_cost_what_changes_not_what_waits_or_runs(tmp_path):
     scheduler.close()
     lines = (tmp_path / "log").read_text("utf-8").splitlines()
     steady = json.loads(lines[6])
-    assert steady["carried"] == 40
+    assert steady["decode_batch"] == 40
     assert steady["waiting"] == 400
     assert len(lines[6]) < 200
 
@@ -126,7 +126,7 @@ def test_log_alone_says_who_stands_where_and_why(tmp_path, seed, backfill):
         room = scheduler._state.room
         seen.append(
             {
-                "grants": dict(driver.recorder.grants[-1]),
+                "scheduled": dict(driver.recorder.grants[-1]),
                 "running": [request.request_id for request in scheduler.running],
                 "waiting": {v.request_id: v.waiting_reason for v in room.in_order()},
                 "aside": {
@@ -144,7 +144,7 @@ def test_log_alone_says_who_stands_where_and_why(tmp_path, seed, backfill):
             trails.append((dict(trail.grants), list(trail.running), dict(trail.waiting), reasons))
     assert len(trails) == len(seen)
     for (grants, running, waiting, reasons), live in zip(trails, seen, strict=True):
-        assert grants == live["grants"]
+        assert grants == live["scheduled"]
         assert running == live["running"]
         assert waiting == live["waiting"]
         assert all(reasons[name] == reason for name, reason in live["aside"].items())
@@ -202,7 +202,7 @@ def test_a_path_that_cannot_be_written_names_the_option(tmp_path):
     [
         ("", "is no decision log"),
         ("{}", "is no decision log"),
-        ('{"format":"batchwright-decisions","version":2}', "version 2; this Batchwright reads"),
+        ('{"format":"batchwright-decisions","version":1}', "version 1; this Batchwright reads"),
     ],
 )
 def test_what_is_no_log_is_refused(text, what):

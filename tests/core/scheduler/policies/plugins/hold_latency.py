@@ -26,9 +26,9 @@ class HoldLatency(Control):
         self._num_decodes, self._began = 0, 0.0
 
     def caps(self, view: StepView) -> Caps | None:
-        num_decodes = self.ctx.counts.decode_grants - self._num_decodes
+        num_decodes = self.ctx.counts.decode_tokens - self._num_decodes
         took = view.now - self._began
-        self._num_decodes, self._began = self.ctx.counts.decode_grants, view.now
+        self._num_decodes, self._began = self.ctx.counts.decode_tokens, view.now
         if not view.num_running:
             return None  # nobody is waiting for a token, and the time since then was idle
         if num_decodes and took > self.options.target:
