@@ -37,15 +37,15 @@ class Leaps:
     def __init__(self, state: State, results: Results) -> None:
         self._state = state
         self._results = results
-        components, announcer = state.components, state.announcer
+        components, events = state.components, state.events
         self._is_possible = (
             state.steady.enabled
             and not state.sizes.num_lookahead_tokens
             and overrides(components.kv, "leap")
             and not components.features
             and not any(overrides(control, "caps") for control in components.controls)
-            and not announcer.wants("on_step")
-            and not announcer.wants("on_outputs")
+            and not events.on_step
+            and not events.on_outputs
         )
         self._caches = state.sizes.enable_prefix_caching
         policy = components.policy
@@ -69,9 +69,9 @@ class Leaps:
         num_requests = len(columns.ids)
         if not self._is_possible or not num_requests or num_requests < len(state.running):
             return None
-        if state.notices or state.marks.reached or state.fence.flights:
+        if state.notices or state.marks.reached or state.in_flight.steps:
             return None
-        if state.room.num_in_queue and self._may_admit(num_requests):
+        if state.waiting.num_in_queue and self._may_admit(num_requests):
             return None
         if num_requests > state.settings.max_num_scheduled_tokens:
             return None
@@ -132,7 +132,7 @@ class Leaps:
         steady.epoch.value += num_steps - 1
         for request in steady.advance():
             state.marks.reach(request)
-        state.now = output.last_begin
+        state.step.now = output.last_begin
         if output.ends or steady.ending:
             self._end(output)
         ended = state.ended

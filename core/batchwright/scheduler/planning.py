@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from batchwright.messages import CachedRequestData, NewRequestData, SchedulerOutput
 from batchwright.request import Request
-from batchwright.scheduler.fence import Flight
+from batchwright.scheduler.in_flight import InFlightStep
 from batchwright.scheduler.state import State
 
 
 def commit_plan(state: State) -> SchedulerOutput:
     """Commit the draft: counts advance, the plan is in flight."""
-    draft = state.draft
-    visited = [state.requests[request_id] for request_id in draft.debts] if draft.debts else []
+    draft = state.step
+    visited = (
+        [state.requests[request_id] for request_id in draft.num_new_tokens]
+        if draft.num_new_tokens
+        else []
+    )
     new = [r for r in draft.admitted.values() if not r.on_executor] if draft.admitted else []
     plan = SchedulerOutput(
         state.step_id,
@@ -31,8 +35,10 @@ def commit_plan(state: State) -> SchedulerOutput:
     requests = columns.lend_requests() if draft.num_carried else visited
     if draft.num_carried and visited:
         requests = requests + visited
-    flight = Flight(plan, requests, draft.num_carried, columns.version, _advance(state, visited))
-    state.fence.flights.append(flight)
+    flight = InFlightStep(
+        plan, requests, draft.num_carried, columns.version, _advance(state, visited)
+    )
+    state.in_flight.steps.append(flight)
     state.step_id += 1
     state.step_epoch.value += 1
     return plan
@@ -43,7 +49,7 @@ def _new_request(state: State, request: Request) -> NewRequestData:
         request.request_id,
         request.prompt_token_ids,
         request.sampling_params,
-        state.draft.tables[request.request_id],
+        state.step.tables[request.request_id],
         request.num_computed_tokens,
         request.output_token_ids,
         request.adapter,
@@ -52,7 +58,7 @@ def _new_request(state: State, request: Request) -> NewRequestData:
 
 def _cached_requests(state: State, visited: list[Request]) -> CachedRequestData:
     """Columns of all that the executor knows: carried ones first, then visited ones."""
-    draft, steady = state.draft, state.steady
+    draft, steady = state.step, state.steady
     if draft.num_carried:
         data = steady.columns.cached_data(steady.epoch.value, draft.tables)
     else:
@@ -75,12 +81,12 @@ def _advance(state: State, visited: list[Request]) -> frozenset[str] | None:
     Returns:
         In a pipeline, the requests for which this step samples a token.
     """
-    draft = state.draft
+    draft = state.step
     pipelined = state.settings.pipeline_depth > 1
     sampling = []
     for request in visited:
         num_tokens = draft.tokens[request.request_id]
-        _account_for(request, num_tokens, draft.debts[request.request_id])
+        _account_for(request, num_tokens, draft.num_new_tokens[request.request_id])
         request.num_computed_tokens += num_tokens
         if pipelined and request.num_new_tokens <= 0:
             request.num_output_placeholders += 1
@@ -94,14 +100,14 @@ def _advance(state: State, visited: list[Request]) -> frozenset[str] | None:
 
 
 def _count(state: State, num_tokens: int) -> None:
-    draft, counts = state.draft, state.counts
+    draft, counts = state.step, state.counts
     counts.steps += 1
     counts.empty_steps += not num_tokens
     counts.scheduled_tokens += num_tokens
     counts.carried_grants += draft.num_carried
     counts.decode_grants += draft.num_carried
-    if draft.debts:
-        counts.decode_grants += list(draft.debts.values()).count(1)
+    if draft.num_new_tokens:
+        counts.decode_grants += list(draft.num_new_tokens.values()).count(1)
     if draft.tables:
         state.note_used_blocks()
 

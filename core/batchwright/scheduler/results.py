@@ -9,19 +9,30 @@ from itertools import islice
 from batchwright.exceptions import StepError
 from batchwright.messages import ModelOutput, SchedulerOutput, StepOutputs
 from batchwright.request import TOKEN_TYPECODE, Request, RequestStatus
-from batchwright.scheduler.departures import Departures
+from batchwright.scheduler.ending import Ending
 from batchwright.scheduler.failures import Failures
-from batchwright.scheduler.fence import Flight
+from batchwright.scheduler.in_flight import InFlightStep
+from batchwright.scheduler.preemption import Preemption
 from batchwright.scheduler.state import State
 
 
 class Results:
-    """Appends sampled tokens, ends what has reached its end, returns what is free."""
+    """Appends sampled tokens, ends what has reached its end, returns what is free.
 
-    def __init__(self, state: State, departures: Departures) -> None:
+    Args:
+        state: The requests, by place.
+        ending: Ends requests.
+        preemption: Queues preempted requests that have been answered.
+        failures: Ends requests that could not be computed.
+    """
+
+    def __init__(
+        self, state: State, ending: Ending, preemption: Preemption, failures: Failures
+    ) -> None:
         self._state = state
-        self._departures = departures
-        self._failures = Failures(state, departures)
+        self._ending = ending
+        self._preemption = preemption
+        self._failures = failures
         self._stops_early = state.settings.compat.stops_early
         self._max_model_len = state.sizes.max_model_len
 
@@ -33,15 +44,13 @@ class Results:
                 has happened.
         """
         state = self._state
-        flight = self._next_flight(plan)
+        self._check_turn(plan)
         ids = list(plan.num_scheduled_tokens)
         rows = self._rows(ids, output)
-        state.fence.flights.popleft()
-        if state.failed_ids:
-            state.failed_ids = []
         # Before any request ends: one that was aborted while it was computed ended earlier.
-        if state.fence.is_holding:
-            flight.returned = state.fence.lower(plan.step_id)
+        flight = state.in_flight.take_oldest()
+        if state.in_flight.failed_ids:
+            state.in_flight.failed_ids = []
         if output.errors:
             self._failures.end(flight, output.errors)
         first = flight.num_carried if self._receive_carried(flight, rows) else 0
@@ -56,20 +65,19 @@ class Results:
             self._take_drafts(output)
         if output.logprobs:
             outputs.logprobs = output.logprobs
-        if state.room.num_landing:
-            self._land(flight)
+        if state.waiting.num_unanswered:
+            self._requeue_answered(flight)
         outputs.finished, state.ended = state.ended, {}
         return outputs
 
-    def _next_flight(self, plan: SchedulerOutput) -> Flight:
-        flights = self._state.fence.flights
-        if not flights or (flights[0].plan is not plan and flights[0].plan != plan):
-            turn = f"step {flights[0].plan.step_id} is next" if flights else "none is in flight"
+    def _check_turn(self, plan: SchedulerOutput) -> None:
+        steps = self._state.in_flight.steps
+        if not steps or (steps[0].plan is not plan and steps[0].plan != plan):
+            turn = f"step {steps[0].plan.step_id} is next" if steps else "none is in flight"
             raise StepError(
                 f"update_from_output() got {_name_of(plan)}, but {turn}; "
                 "every plan is updated once, in the order in which it was made"
             )
-        return flights[0]
 
     def _rows(self, ids: list[str], output: ModelOutput) -> list[list[int]]:
         """What was sampled, a row for every request of the plan, in its order.
@@ -88,7 +96,7 @@ class Results:
             raise StepError(f"update_from_output() got ids that are none: {error}") from None
         return [by_id.get(request_id, []) for request_id in ids]
 
-    def _receive_carried(self, flight: Flight, rows: list[list[int]]) -> bool:
+    def _receive_carried(self, flight: InFlightStep, rows: list[list[int]]) -> bool:
         """Append the tokens of carried requests, all at once.
 
         Returns:
@@ -107,7 +115,7 @@ class Results:
                 self.end_if_done(request, token)
         return True
 
-    def _deliver(self, flight: Flight, request: Request, tokens: list[int]) -> list[int]:
+    def _deliver(self, flight: InFlightStep, request: Request, tokens: list[int]) -> list[int]:
         """Append one request's new tokens, up to its end.
 
         Returns:
@@ -123,19 +131,19 @@ class Results:
             self._refuse(flight, request, f"{len(tokens)} tokens where {_expected(drafts)}")
             return []
         if request.status is RequestStatus.RUNNING and drafts:
-            # Rejected drafts were counted as computed when they were granted.
+            # Rejected drafts were counted as computed when they were scheduled.
             request.num_computed_tokens -= len(drafts) + 1 - len(tokens)
         if request.num_output_placeholders and tokens:
             request.num_output_placeholders -= 1
         return self._append(flight, request, tokens)
 
-    def _samples(self, flight: Flight, request: Request) -> bool:
+    def _samples(self, flight: InFlightStep, request: Request) -> bool:
         """Whether a plan reached a request's last known token, so that one is sampled."""
         if flight.sampling is not None:
             return request.request_id in flight.sampling
         return request.num_new_tokens <= 0
 
-    def _append(self, flight: Flight, request: Request, tokens: list[int]) -> list[int]:
+    def _append(self, flight: InFlightStep, request: Request, tokens: list[int]) -> list[int]:
         state = self._state
         delivered = 0
         for token in tokens:
@@ -174,10 +182,10 @@ class Results:
         if detail is None:
             return False
         status = RequestStatus.FINISHED_STOPPED if stopped else RequestStatus.FINISHED_LENGTH
-        self._departures.finish(request, status, detail)
+        self._ending.finish(request, status, detail)
         return True
 
-    def _refuse(self, flight: Flight, request: Request, answer: str) -> None:
+    def _refuse(self, flight: InFlightStep, request: Request, answer: str) -> None:
         """End a request that the executor answered nonsense for."""
         self._failures.end(flight, {request.request_id: f"the executor answered {answer}"})
 
@@ -198,23 +206,22 @@ class Results:
                 known = array(TOKEN_TYPECODE, drafts)
             except (TypeError, ValueError, OverflowError):
                 detail = f"the executor answered the drafts {drafts!r}, which are no token ids"
-                self._departures.finish(request, RequestStatus.FINISHED_ERROR, detail)
+                self._ending.finish(request, RequestStatus.FINISHED_ERROR, detail)
                 continue
             if request in state.steady:
                 state.steady.leave(request)
             request.draft_token_ids = known.tolist()
 
-    def _land(self, flight: Flight) -> None:
+    def _requeue_answered(self, flight: InFlightStep) -> None:
         """Queue preempted requests whose last step in flight this was."""
         state = self._state
         for request in flight.requests:
             if (
                 request.status is RequestStatus.PREEMPTED
-                and state.room.where(request) == "landing"
-                and state.fence.last_flight(request) is None
+                and state.waiting.awaits_answer(request)
+                and state.in_flight.last_step_of(request) is None
             ):
-                state.room.landed(request)
-                self._departures.wait_again(request)
+                self._preemption.answered(request)
 
 
 _COLUMNS = ("req_ids", "sampled_token_ids")

@@ -4,41 +4,49 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from threading import get_ident
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from batchwright import snapshot
+from batchwright.callers.controls import Controls
+from batchwright.callers.features import Features
+from batchwright.callers.gates import Gates
+from batchwright.callers.guard import Guard
+from batchwright.callers.kv import BlockPool
+from batchwright.callers.lifecycle import close, set_up
+from batchwright.callers.limits import Limits
+from batchwright.callers.resources import Resources
+from batchwright.callers.timers import Timers
+from batchwright.callers.victims import Victims
 from batchwright.clock import Clock
+from batchwright.components import Components
 from batchwright.context import Sizes
-from batchwright.exceptions import OUTSIDE, StepError
+from batchwright.exceptions import StepError
 from batchwright.messages import Leap, LeapOutput, ModelOutput, SchedulerOutput, StepOutputs
-from batchwright.protocols import KVManager
-from batchwright.protocols.component import overrides
 from batchwright.request import Finish, Request, RequestStatus
-from batchwright.scheduler.bell import Bell
-from batchwright.scheduler.components import Components
-from batchwright.scheduler.departures import Departures
-from batchwright.scheduler.faults import blame, raised, set_up, traceback_of
-from batchwright.scheduler.intake import Intake
+from batchwright.scheduler.admission import Admission
+from batchwright.scheduler.admission_attempt import AdmissionAttempt
+from batchwright.scheduler.begin_step import StepBeginning
+from batchwright.scheduler.ending import Ending
+from batchwright.scheduler.failures import Failures
 from batchwright.scheduler.leap import Leaps
-from batchwright.scheduler.opening import Opening
+from batchwright.scheduler.making_room import MakingRoom
 from batchwright.scheduler.planning import commit_plan
+from batchwright.scheduler.policy_preemption import PolicyPreemption
+from batchwright.scheduler.preemption import Preemption
 from batchwright.scheduler.progress_guard import ProgressGuard
+from batchwright.scheduler.readings import Readings
 from batchwright.scheduler.results import Results
 from batchwright.scheduler.running_scan import RunningScan
 from batchwright.scheduler.settings import SchedulerSettings
 from batchwright.scheduler.state import State
+from batchwright.scheduler.turn import Turn
 from batchwright.scheduler.waiting_scan import WaitingScan
-from batchwright.scheduler.yielding import Yielding
 from batchwright.step_record import StepRecord
-from batchwright.step_view import StepView
 
 _log = logging.getLogger("batchwright.scheduler")
 
 
-class Scheduler:
+class Scheduler(Readings):
     """Plans steps over requests, a token budget and KV blocks.
 
     Drive it by turns: ``schedule()``, compute the plan, ``update_from_output()``.
@@ -63,31 +71,45 @@ class Scheduler:
         clock: Clock,
         stopwatch: Clock | None = None,
     ) -> None:
-        self._state = state = State(components, settings, limits, clock, stopwatch or clock)
-        self._departures = Departures(state)
-        self._intake = Intake(state, self._departures)
-        self._yielding = Yielding(state, self._departures)
-        self._running_scan = RunningScan(state, self._departures)
-        self._waiting_scan = WaitingScan(state, self._departures, self._yielding)
-        self._results = Results(state, self._departures)
-        self._leaps = Leaps(state, self._results)
-        self._guard = ProgressGuard(state)
-        self._opening = Opening(state)
-        self._doing = ""
-        self._thread = 0
-        self._tells_steps = state.announcer.wants("on_step")
-        self._tells_outputs = state.announcer.wants("on_outputs")
+        slow_after = settings.slow_component_seconds
+        self._guard = Guard(settings.max_component_faults, slow_after, stopwatch or clock)
+        self._state = State(components, settings, limits, clock, self._guard)
+        self._connect_parts()
         for component in (*components, *components.hosted()):
-            component.ctx.bind(state, component)
+            component.ctx.bind(self._state, component)
         for component in components:
             set_up(component)
-        if not state.fits_pool(limits.max_model_len):
+        if not self._blocks.fits(limits.max_model_len):
             _log.warning(
                 "the KV pool holds %d tokens, less than max_model_len = %d: a request that "
                 "outgrows it ends with finish reason 'length', detail 'kv_capacity'",
-                state.kv.num_usable_blocks * limits.block_size,
+                components.kv.num_usable_blocks * limits.block_size,
                 limits.max_model_len,
             )
+
+    def _connect_parts(self) -> None:
+        """Make the callers and the parts of the step, each with what it needs."""
+        state, guard, components = self._state, self._guard, self._state.components
+        gates, limits = Gates(components.gates, guard), Limits(components.limits, guard)
+        resources = Resources(components.resources, guard)
+        victims = Victims(components.victim, components.preemption, guard)
+        blocks = self._blocks = BlockPool(components.kv, state.sizes)
+        self._features = Features(components.features, guard)
+        self._beginning = StepBeginning(state, Controls(components.controls, guard), Timers(guard))
+        ending = self._ending = Ending(state, blocks, resources)
+        self._turn = Turn(state, ending)
+        self._admission = Admission(state, blocks, gates, self._features, resources, ending)
+        preemption = self._preemption = Preemption(state, blocks, victims, ending)
+        by_policy = PolicyPreemption(state, state.policy, blocks, preemption)
+        self._policy_preemption = by_policy
+        room = MakingRoom(state, blocks, preemption, by_policy)
+        attempt = AdmissionAttempt(state, gates, limits, resources, blocks, ending, room)
+        self._running_scan = RunningScan(state, state.policy, limits, blocks, preemption, ending)
+        self._waiting_scan = WaitingScan(state, gates, attempt, ending, by_policy)
+        failures = Failures(state, blocks, ending, preemption)
+        self._results = Results(state, ending, preemption, failures)
+        self._leaps = Leaps(state, self._results)
+        self._progress = ProgressGuard(state)
 
     @classmethod
     def from_config(
@@ -119,41 +141,35 @@ class Scheduler:
             StepError: ``pipeline_depth`` plans are in flight, or a component called it.
             PluginError: A component failed too often in a row.
         """
-        state = self._state
-        if not self._doing:
+        if not self._turn.doing:
             self._check_depth()
-        self._begin("schedule()")
-        try:
-            state.now = state.clock.now()
-            state.bypass_choices = self._guard.steps_in()
-            self._opening.settle()
-            state.draft = self._opening.open_draft()
-            if state.to_end:
-                self._departures.heed_ends()
-            if state.has_changed:
-                self._yielding.run()
-                if state.to_end:
-                    self._departures.heed_ends()
-            self._running_scan.run()
-            self._waiting_scan.run()
-            if not state.draft.tokens and state.draft.lift_decode_cap():
-                self._running_scan.run()
-            plan = commit_plan(state)
-            for feature in state.components.features:
-                said = state.call_back(feature, "build_metadata", plan)
-                if said is not None:
-                    plan.extras[feature.name] = said
-            self._guard.after_step(plan)
-            if self._tells_steps:
-                state.announcer.tell("on_step", StepRecord(plan, state.draft, state))
-        except BaseException as error:
-            blame(error, state.components)
-            raise
-        finally:
-            # What is taken out from now on is no part of a plan being made.
-            state.draft = state.no_draft
-            state.room.new_reasons.clear()
-            self._end()
+        with self._turn("schedule()"):
+            try:
+                return self._plan_step()
+            finally:
+                self._state.end_step()
+                self._state.waiting.new_reasons.clear()
+
+    def _plan_step(self) -> SchedulerOutput:
+        state = self._state
+        bypass = self._progress.bypass()
+        self._beginning.settle(state.clock.now())
+        step = self._beginning.begin_step(bypass)
+        self._ending.end_requested()
+        if state.has_changed:
+            self._policy_preemption.run()
+            self._ending.end_requested()
+        self._running_scan.run(step)
+        self._waiting_scan.run(step)
+        if not step.tokens and step.lift_decode_cap():
+            self._running_scan.run(step)
+        plan = commit_plan(state)
+        if self._features:
+            state.has_changed = True
+            self._features.say(plan)
+        self._progress.after_step(plan)
+        if state.events.on_step:
+            state.events.on_step(StepRecord(plan, step, state))
         return plan
 
     def update_from_output(self, plan: SchedulerOutput, output: ModelOutput) -> StepOutputs:
@@ -171,21 +187,12 @@ class Scheduler:
                 called it.
             PluginError: A component failed too often in a row.
         """
-        state = self._state
-        self._begin("update_from_output()")
-        try:
+        with self._turn("update_from_output()"):
             outputs = self._results.commit(plan, output)
-            for feature in state.components.features if output.extras else ():
-                if feature.name in output.extras:
-                    state.call_back(feature, "update_from_worker", output.extras[feature.name])
-            if self._tells_outputs:
-                state.announcer.tell("on_outputs", outputs)
-        except BaseException as error:
-            blame(error, state.components)
-            raise
-        finally:
-            self._end()
-        return outputs
+            if output.extras and self._features.hear(output.extras):
+                self._state.has_changed = True
+            self._state.events.on_outputs(outputs)
+            return outputs
 
     def plan_leap(self, until: float = math.inf) -> Leap | None:
         """The steps from now on in which nothing is decided; None if the next one decides.
@@ -196,8 +203,7 @@ class Scheduler:
         Raises:
             StepError: A component called it.
         """
-        if self._doing:
-            self._refuse_within("plan_leap()")
+        self._turn.refuse_within("plan_leap()")
         return self._leaps.plan(until)
 
     def commit_leap(self, leap: Leap, output: LeapOutput) -> dict[str, Finish]:
@@ -210,14 +216,8 @@ class Scheduler:
             StepError: A component called it.
             PluginError: A component failed too often in a row.
         """
-        self._begin("commit_leap()")
-        try:
+        with self._turn("commit_leap()"):
             return self._leaps.commit(leap, output)
-        except BaseException as error:
-            blame(error, self._state.components)
-            raise
-        finally:
-            self._end()
 
     def recover(self) -> None:
         """Put every running request back, since the executor has lost everything.
@@ -228,11 +228,10 @@ class Scheduler:
         Raises:
             StepError: A component called it.
         """
-        with self._alone("recover()"):
-            self._departures.put_all_back()
-            for feature in self._state.components.features:
-                if overrides(feature, "on_restart"):
-                    self._state.call_back(feature, "on_restart")
+        with self._turn("recover()"):
+            self._preemption.preempt_all()
+            if self._features.on_restart():
+                self._state.has_changed = True
 
     # -- Requests ----------------------------------------------------------------
 
@@ -244,14 +243,8 @@ class Scheduler:
                 nothing was added.
             StepError: A component called it.
         """
-        self._begin("add_request()")
-        try:
-            self._intake.add(request)
-        except BaseException as error:
-            blame(error, self._state.components)
-            raise
-        finally:
-            self._end()
+        with self._turn("add_request()"):
+            self._admission.add(request)
 
     def abort(self, request_ids: str | Iterable[str]) -> None:
         """End requests at once, in whatever state; unknown ids are ignored.
@@ -269,11 +262,11 @@ class Scheduler:
         Unknown ids are ignored: the request may have ended by itself.
         """
         self._state.to_end.append((request_id, status, detail))
-        if not self._doing:
-            with self._alone("finish()"):
+        if not self._turn.doing:
+            with self._turn("finish()"):
                 pass  # it ends at the end of this, as what components end meanwhile does
-        elif self._doing == "update_from_output()":
-            self._departures.heed_ends()
+        elif self._turn.doing == "update_from_output()":
+            self._ending.end_requested()
 
     def notify(self, key: str) -> None:
         """Bring back, at the next step, the requests that are parked on a key.
@@ -307,186 +300,17 @@ class Scheduler:
         Raises:
             StepError: A component called it.
         """
-        self._refuse_within("reset_prefix_cache()")
+        self._turn.refuse_within("reset_prefix_cache()")
         return self._state.kv.reset_prefix_cache()
-
-    def snapshot(self) -> bytes:
-        """Write down the scheduler and all that its components remember.
-
-        The clock and the observers are left out; plans in flight are part of it.
-
-        Raises:
-            BatchwrightError: A component holds something that cannot be written down.
-        """
-        self._refuse_within("snapshot()")
-        return snapshot.take(self)
-
-    @staticmethod
-    def restore(data: bytes, *, clock: Clock) -> Scheduler:
-        """Make a scheduler from a snapshot: it decides what the original would have.
-
-        Args:
-            data: A snapshot of the same version, from a source that you trust.
-            clock: The clock to go on with; it should show the time of the snapshot.
-        """
-        return snapshot.restore(data, clock)
 
     def close(self) -> None:
         """Let every component flush and release what it holds."""
         for component in self._state.components:
-            try:
-                component.close()
-            except OUTSIDE:
-                raise
-            except BaseException as error:
-                where = self._state.faults.count(component, "close")
-                what = raised(error, component, "close")
-                _log.error("%s %s", where, what, exc_info=traceback_of(error))
-
-    # -- What can be read --------------------------------------------------------
-
-    @property
-    def requests(self) -> dict[str, Request]:
-        """Live requests by id; ended ones leave it."""
-        return self._state.requests
-
-    @property
-    def running(self) -> list[Request]:
-        """Running requests in order of admission."""
-        return list(self._state.running.values())
-
-    @property
-    def num_waiting(self) -> int:
-        """Waiting requests, parked ones included."""
-        return len(self._state.room)
-
-    @property
-    def kv_manager(self) -> KVManager:
-        return self._state.kv
-
-    @property
-    def components(self) -> Components:
-        return self._state.components
-
-    @property
-    def limits(self) -> Sizes:
-        return self._state.sizes
-
-    @property
-    def clock(self) -> Clock:
-        return self._state.clock
-
-    @property
-    def pipeline_depth(self) -> int:
-        """Plans that may be in flight at once."""
-        return self._state.settings.pipeline_depth
-
-    @property
-    def view(self) -> StepView:
-        """Counts, live; what components see."""
-        return self._state.view
-
-    @property
-    def guard(self) -> ProgressGuard:
-        return self._guard
-
-    @property
-    def has_unfinished(self) -> bool:
-        """Whether anything lives, is in flight, or is still to be told."""
-        state = self._state
-        return bool(state.requests or state.fence.flights or state.ended)
-
-    @property
-    def has_notices(self) -> bool:
-        """Whether the next step heeds a ``notify`` or a ``release``."""
-        return bool(self._state.notices)
-
-    @property
-    def bell(self) -> Bell:
-        """Rings at each notice; what drives the scheduler may sleep on it."""
-        return self._state.bell
-
-    @property
-    def next_timer(self) -> float | None:
-        """Seconds on the clock at which a component wants to be called, or None."""
-        return self._state.alarms.next_time
-
-    @property
-    def fault_counts(self) -> dict[str, int]:
-        """Faults that belonged to no request, by component and method."""
-        return dict(self._state.faults.counts)
-
-    @property
-    def num_component_faults(self) -> int:
-        """Faults of components, those that belonged to a request included."""
-        faults = self._state.faults
-        return faults.num_about_requests + sum(faults.counts.values())
-
-    @property
-    def estimator_was_asked(self) -> bool:
-        """Whether a component has asked ``ctx.estimator``."""
-        return self._state.estimator_was_asked
-
-    def summaries(self) -> dict[str, dict[str, Any]]:
-        """Return the summaries of observers by name; asked for at the end of a run."""
-        return self._state.announcer.summaries()
-
-    @property
-    def slow_calls(self) -> dict[str, float]:
-        """Seconds of the slowest call, by component and method, of those that were slow.
-
-        Calls are timed if ``scheduler.slow_component_seconds`` is set.
-        """
-        return dict(self._state.faults.slowest)
-
-    def held_blocks(self) -> dict[str, list[int]]:
-        """Blocks that ended requests hold until a step in flight is done; for audits."""
-        return self._state.fence.held()
-
-    # -- Parts of the step -------------------------------------------------------
-
-    def _begin(self, call: str) -> None:
-        if self._doing:
-            self._refuse_within(call)
-        self._doing = call
-        self._thread = get_ident()
-
-    def _refuse_within(self, call: str) -> None:
-        """Refuse what a component, or another thread, calls in the middle of something else."""
-        doing = self._doing
-        if doing and self._thread != get_ident():
-            raise StepError(
-                f"{call} was called while another thread was in {doing}: one thread at a time "
-                "uses a Scheduler; others may call notify() and release(), or add to an Engine"
-            )
-        if doing:
-            raise StepError(f"{call} was called from within {doing}")
-
-    def _end(self) -> None:
-        """End the requests that components ended meanwhile, and let others begin."""
-        try:
-            if self._state.to_end:
-                self._departures.heed_ends()
-        finally:
-            self._doing = ""
-
-    @contextmanager
-    def _alone(self, call: str) -> Iterator[None]:
-        """What begins and ends around a call that is no step (those spell it out)."""
-        self._begin(call)
-        try:
-            try:
-                yield
-            finally:
-                self._end()
-        except BaseException as error:
-            blame(error, self._state.components)
-            raise
+            close(component, self._guard)
 
     def _check_depth(self) -> None:
-        state = self._state
-        depth = state.settings.pipeline_depth
-        if len(state.fence.flights) >= depth:
+        depth = self._state.settings.pipeline_depth
+        if len(self._state.in_flight.steps) >= depth:
             raise StepError(
                 f"{depth} plan(s) are in flight; call update_from_output() first "
                 f"(scheduler.pipeline_depth = {depth})"

@@ -1,0 +1,40 @@
+"""Calls at a position or a time that a component has asked for."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, cast
+
+from batchwright.callers.guard import ANYTHING, Guard
+from batchwright.protocols import Component
+from batchwright.request_view import RequestView
+
+
+class _Marks(Protocol):
+    def on_tokens(self, request: RequestView, payload: Any) -> None: ...
+
+
+class _Alarms(Protocol):
+    def on_timer(self, payload: Any) -> None: ...
+
+
+class Timers:
+    """Calls components back; any of them may ask for it, so that the method may be missing."""
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+
+    def on_tokens(self, component: Component, request: RequestView, payload: Any) -> None:
+        """Tell a component that a position has been computed."""
+
+        def on_tokens(request: RequestView, payload: Any) -> None:
+            cast("_Marks", component).on_tokens(request, payload)
+
+        self._guard.ask(component, on_tokens, ANYTHING, request, payload)
+
+    def on_timer(self, component: Component, payload: Any) -> None:
+        """Tell a component that a time has come."""
+
+        def on_timer(payload: Any) -> None:
+            cast("_Alarms", component).on_timer(payload)
+
+        self._guard.ask(component, on_timer, ANYTHING, payload)
