@@ -34,9 +34,6 @@ class Controls:
         self._guard = guard
         self._controls = tuple(c for c in controls if defines(c, Control.caps))
 
-    def __bool__(self) -> bool:
-        return bool(self._controls)
-
     def caps(self, view: StepView) -> list[Caps]:
         """Return the caps for the step that begins."""
         answers = (self._guard.ask(c, c.caps, _CAPS_OR_NONE, view) for c in self._controls)

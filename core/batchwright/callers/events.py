@@ -7,6 +7,8 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, ParamSpec
 
+from attrs import define
+
 from batchwright.callers.guard import Guard, RunEndedError, name_of, raised, traceback_of
 from batchwright.components import Components
 from batchwright.exceptions import OUTSIDE, InvariantError
@@ -18,6 +20,7 @@ _log = logging.getLogger("batchwright.faults")
 P = ParamSpec("P")
 
 
+@define(eq=False, slots=False)
 class Event(Generic[P]):
     """One kind of event: calling it tells those that listen, in order of configuration.
 
@@ -27,15 +30,9 @@ class Event(Generic[P]):
         listeners: Components that override the method, each with its bound method.
     """
 
-    def __init__(
-        self,
-        guard: Guard,
-        disable: Callable[[Observer], None],
-        listeners: list[tuple[Component, Callable[P, object]]],
-    ) -> None:
-        self._guard = guard
-        self._disable = disable
-        self.listeners = listeners
+    _guard: Guard
+    _disable: Callable[[Observer], None]
+    listeners: list[tuple[Component, Callable[P, object]]]
 
     def __bool__(self) -> bool:
         return bool(self.listeners)

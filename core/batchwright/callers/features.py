@@ -20,9 +20,6 @@ class Features:
         self._by_name = {feature.name: feature for feature in features}
         self._guard = guard
 
-    def __bool__(self) -> bool:
-        return bool(self._features)
-
     def check(self, request: RequestView) -> str | None:
         """Return the reason why a feature refuses what a request says to it, or None.
 

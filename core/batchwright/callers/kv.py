@@ -82,7 +82,9 @@ class BlockPool:
             Its whole table, or None if the pool has not enough.
         """
         num_slots = self._num_slots(num_computed)
-        if self._allocate(request, num_slots, num_computed, hit) is None:
+        new = self.kv.allocate(request.view, num_slots, num_computed, hit)
+        if type(new) is not list:
+            self._check_none(new)
             return None
         return self.table(request)
 
@@ -96,13 +98,13 @@ class BlockPool:
         Returns:
             New blocks, or None if the pool has not enough.
         """
-        final = min(num_computed, request.num_tokens)
-        ahead = self._num_lookahead_tokens
-        if not ahead:
-            return self._allocate(request, num_computed, final)
-        new = self._allocate(request, min(num_computed + ahead, self._max_model_len), final)
-        if new is None and not self.fits(num_computed + ahead):
-            new = self._allocate(request, num_computed, final)
+        ahead, final = self._num_lookahead_tokens, min(num_computed, request.num_tokens)
+        num_slots = min(num_computed + ahead, self._max_model_len) if ahead else num_computed
+        new = self.kv.allocate(request.view, num_slots, final, NO_HIT)
+        if new is None and ahead and not self.fits(num_computed + ahead):
+            new = self.kv.allocate(request.view, num_computed, final, NO_HIT)
+        if type(new) is not list:
+            self._check_none(new)
         return new
 
     def table(self, request: Request) -> list[int]:
@@ -114,10 +116,6 @@ class BlockPool:
         slots = min(num_computed + self._num_lookahead_tokens, self._max_model_len)
         return slots if self.fits(slots) else num_computed
 
-    def _allocate(
-        self, request: Request, num_tokens: int, num_final: int, hit: PrefixHit = NO_HIT
-    ) -> list[int] | None:
-        new = self.kv.allocate(request.view, num_tokens, num_final, hit)
-        if type(new) is not list and new is not None:
-            raise unusable(self.kv, self.kv.allocate, new, "block ids, or None")
-        return new
+    def _check_none(self, answer: object) -> None:
+        if answer is not None:
+            raise unusable(self.kv, self.kv.allocate, answer, "block ids, or None")

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable
 from traceback import walk_tb
 
-from batchwright.callers.guard import Guard, raised, traceback_of
+from batchwright.callers.guard import Guard, name_of, raised, traceback_of
 from batchwright.exceptions import OUTSIDE, BatchwrightError, PluginError
 from batchwright.protocols import Component
 
@@ -24,7 +24,7 @@ def set_up(component: Component) -> None:
     except (BatchwrightError, *OUTSIDE):
         raise
     except BaseException as error:
-        what = raised(error, component, "setup")
+        what = raised(error, component, name_of(component, component.setup))
         raise PluginError(what, where=f"{component.ctx.label}: setup()") from error
 
 
@@ -35,8 +35,8 @@ def close(component: Component, guard: Guard) -> None:
     except OUTSIDE:
         raise
     except BaseException as error:
-        where = guard.count(component, "close")
-        what = raised(error, component, "close")
+        name = name_of(component, component.close)
+        where, what = guard.count(component, name), raised(error, component, name)
         _log.error("%s %s", where, what, exc_info=traceback_of(error))
 
 

@@ -7,22 +7,24 @@ from collections.abc import Mapping, Sequence
 from functools import wraps
 from typing import Any
 
+from attrs import define
+
 from batchwright.callers.guard import Expected, Guard
 from batchwright.protocols import Predictor
 from batchwright.request import Request
 from batchwright.request_view import RequestView
 
 
+@define(eq=False, slots=False)
 class Predictions:
     """Asks the predictor, and keeps its answers with the requests.
 
     Faults: the request's cap on output tokens is the estimate.
     """
 
-    def __init__(self, predictor: Predictor, requests: Mapping[str, Request], guard: Guard) -> None:
-        self._predictor = predictor
-        self._requests = requests
-        self._guard = guard
+    _predictor: Predictor
+    _requests: Mapping[str, Request]
+    _guard: Guard
 
     def of(self, views: Sequence[RequestView], *, anew: bool) -> list[float]:
         """Return estimates for live requests (tokens in all).

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from attrs import define
+
 from batchwright.callers.guard import (
     ANYTHING,
     REASON_OR_NONE,
@@ -33,15 +35,15 @@ class Shortage(NamedTuple):
     has_released: bool = False
 
 
+@define(eq=False, slots=False)
 class Resources:
     """Asks resources; a request reserves all of them or none.
 
     A fault belongs to the request, but for one in ``release``.
     """
 
-    def __init__(self, resources: Sequence[Resource], guard: Guard) -> None:
-        self._resources = resources
-        self._guard = guard
+    _resources: Sequence[Resource]
+    _guard: Guard
 
     def __bool__(self) -> bool:
         return bool(self._resources)

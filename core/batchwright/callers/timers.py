@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol, cast
 
+from attrs import define
+
 from batchwright.callers.guard import ANYTHING, Guard
 from batchwright.protocols import Component
 from batchwright.request_view import RequestView
@@ -17,11 +19,11 @@ class _Alarms(Protocol):
     def on_timer(self, payload: Any) -> None: ...
 
 
+@define(eq=False, slots=False)
 class Timers:
     """Calls components back; any of them may ask for it, so that the method may be missing."""
 
-    def __init__(self, guard: Guard) -> None:
-        self._guard = guard
+    _guard: Guard
 
     def on_tokens(self, component: Component, request: RequestView, payload: Any) -> None:
         """Tell a component that a position has been computed."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from attrs import define
+
 from batchwright.callers.guard import Expected, Guard
 from batchwright.protocols import Preemption, Victim
 from batchwright.request_view import RequestView
@@ -12,16 +14,16 @@ from batchwright.step_view import Running, StepView
 _NO_TOKENS: Final = Expected(lambda answer: answer == 0, "0 kept tokens")
 
 
+@define(eq=False, slots=False)
 class Victims:
     """Asks for the request that is preempted, and for what is kept of it.
 
     Faults: the last running request is preempted, and none of its tokens is kept.
     """
 
-    def __init__(self, victim: Victim, preemption: Preemption, guard: Guard) -> None:
-        self._victim = victim
-        self._preemption = preemption
-        self._guard = guard
+    _victim: Victim
+    _preemption: Preemption
+    _guard: Guard
 
     def choose(self, running: Running, request: RequestView, view: StepView) -> RequestView:
         """Return the running request that is preempted for another one.

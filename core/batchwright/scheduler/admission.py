@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from attrs import define, field
+
 from batchwright.callers.features import Features
 from batchwright.callers.gates import Gates
 from batchwright.callers.guard import RequestFault
 from batchwright.callers.kv import BlockPool
-from batchwright.callers.policy import Policy
 from batchwright.callers.resources import Resources
 from batchwright.exceptions import RequestRefusedError
 from batchwright.request import Request
@@ -17,6 +18,7 @@ from batchwright.scheduler.state import State
 from batchwright.verdicts import Wait
 
 
+@define(eq=False, slots=False)
 class Admission:
     """Checks a request once, when it arrives, so that no step has to.
 
@@ -29,25 +31,13 @@ class Admission:
         ending: Ends a request that the policy failed on.
     """
 
-    def __init__(
-        self,
-        state: State,
-        blocks: BlockPool,
-        gates: Gates,
-        features: Features,
-        resources: Resources,
-        ending: Ending,
-    ) -> None:
-        self._state = state
-        self._policy: Policy = state.policy
-        self._blocks = blocks
-        self._gates = gates
-        self._features = features
-        self._resources = resources
-        self._ending = ending
-        self._sound: SamplingParams | None = None
-        components = state.components
-        self._num_slots = sum(1 for _ in (*components, *components.hosted()))
+    _state: State
+    _blocks: BlockPool
+    _gates: Gates
+    _features: Features
+    _resources: Resources
+    _ending: Ending
+    _sound: SamplingParams | None = field(init=False, default=None)
 
     def add(self, request: Request) -> None:
         """Queue a request.
@@ -117,7 +107,7 @@ class Admission:
         asked = request.sampling_params.max_tokens
         request.max_tokens = room if asked is None else min(asked, room)
         request.max_total_tokens = request.num_prompt_tokens + request.max_tokens
-        request.state.extend([None] * self._num_slots)
+        request.state.extend([None] * state.num_slots)
 
     def _judge(self, request: Request) -> tuple[str | None, Wait | None]:
         """Ask the gates that judge arrivals.
@@ -156,9 +146,9 @@ class Admission:
 
     def _open_account(self, request: Request) -> RequestFault | None:
         """Open the account that pays for a request; return the fault of a policy that fails."""
-        if self._policy.keeps_accounts:
+        if self._state.policy.keeps_accounts:
             try:
-                key = self._policy.account(request.view)
+                key = self._state.policy.account(request.view)
             except RequestFault as fault:
                 return fault
             request.account = self._state.ledger.open(key)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from attrs import define
 
 from batchwright.callers.gates import Gates, Objection
 from batchwright.callers.guard import RequestFault
 from batchwright.callers.kv import BlockPool
-from batchwright.callers.limits import Limits
 from batchwright.callers.resources import Resources
-from batchwright.protocols import Need, PrefixHit
-from batchwright.protocols.kv import NO_HIT
+from batchwright.protocols import PrefixHit
 from batchwright.request import Request, RequestStatus
 from batchwright.scheduler.admission_outcome import (
     ADMITTED,
@@ -18,30 +16,16 @@ from batchwright.scheduler.admission_outcome import (
     Deferred,
     NotNow,
     Outcome,
-    Parked,
     Rejected,
 )
 from batchwright.scheduler.ending import Ending
 from batchwright.scheduler.making_room import Giving, MakingRoom
+from batchwright.scheduler.offers import Offer, Offers
 from batchwright.scheduler.state import State
 from batchwright.scheduler.step_in_progress import StepInProgress
-from batchwright.verdicts import Defer, Reject, Stop, Wait
 
 
-class Offer(NamedTuple):
-    """The tokens, blocks and hit of a request if it is admitted.
-
-    Args:
-        hit: The tokens that the prefix cache holds of it.
-        need: Blocks that it takes.
-        num_tokens: Tokens that are scheduled.
-    """
-
-    hit: PrefixHit
-    need: Need
-    num_tokens: int
-
-
+@define(eq=False, slots=False)
 class AdmissionAttempt:
     """Tries to admit a request.
 
@@ -52,35 +36,21 @@ class AdmissionAttempt:
 
     Args:
         state: The requests, by place.
-        gates: Asked twice.
-        limits: Cut its tokens.
+        gates: Asked before its prefix is looked up.
+        offers: Say what it would get.
         resources: Reserved with the blocks.
         blocks: The pool.
         ending: Returns what it has reserved, and ends it if a component wishes.
         making_room: Finds requests that give way.
     """
 
-    def __init__(
-        self,
-        state: State,
-        gates: Gates,
-        limits: Limits,
-        resources: Resources,
-        blocks: BlockPool,
-        ending: Ending,
-        making_room: MakingRoom,
-    ) -> None:
-        self._state = state
-        self._gates = gates
-        self._limits = limits
-        self._resources = resources
-        self._blocks = blocks
-        self._ending = ending
-        self._making_room = making_room
-        settings = self._settings = state.settings
-        self._most_futile = max(
-            settings.max_futile_preemptions, settings.compat.num_futile_preemptions
-        )
+    _state: State
+    _gates: Gates
+    _offers: Offers
+    _resources: Resources
+    _blocks: BlockPool
+    _ending: Ending
+    _making_room: MakingRoom
 
     def run(self, request: Request, step: StepInProgress) -> Outcome:
         """Try to admit a request, and say what came of it."""
@@ -93,13 +63,13 @@ class AdmissionAttempt:
         giving = self._making_room.begin(step.seat_from) if step.seat_from is not None else None
         objection = self._candidate(request, giving, step)
         if objection is not None:
-            return self._object(objection)
+            return self._offers.outcome_of(objection)
         if request.request_id in step.yielded:
             return NotNow("it yielded in this step", len(step.yielded))
-        hit = self._lookup(request)
+        hit = self._offers.lookup(request)
         if giving is not None:
             return self._admit_in_place_of(request, hit, giving, None, step)
-        offer = self._offer(request, hit, step)
+        offer = self._offers.make(request, hit, step)
         if isinstance(offer, Offer):
             return self._reserve(request) or self._admit(request, offer, step)
         if isinstance(offer, NotNow) and offer.lacks_blocks and self._making_room.can_help(request):
@@ -110,67 +80,12 @@ class AdmissionAttempt:
     def _candidate(
         self, request: Request, giving: Giving | None, step: StepInProgress
     ) -> Objection | None:
-        if step.bypasses_gates:
+        if step.bypass.gates:
             return None
         if giving is None:
             return self._gates.pre_filter(request.view, self._state.view)
         with self._making_room.supposed(giving, step):
             return self._gates.pre_filter(request.view, self._state.view)
-
-    def _lookup(self, request: Request) -> PrefixHit:
-        is_paused = request.request_id in self._state.paused
-        return NO_HIT if is_paused else self._blocks.lookup(request)
-
-    def _offer(self, request: Request, hit: PrefixHit, step: StepInProgress) -> Offer | Outcome:
-        """Return what a request would get now, or the outcome if it is not admitted."""
-        computed = max(request.num_computed_tokens, hit.num_tokens)
-        num_tokens, reason = self._num_tokens(request, request.num_tokens - computed, step)
-        if num_tokens <= 0:
-            return NotNow(reason)
-        need = self._blocks.need(request, hit, computed + num_tokens)
-        view = self._state.view
-        if not step.bypasses_gates:
-            objection = self._gates.filter(request.view, need, hit, view)
-            if objection is not None and isinstance(objection.verdict, Stop):
-                # What does not fit may be passed by what does, if so configured.
-                return self._without_room(request, objection.reason, lacks_blocks=True)
-            if objection is not None:
-                return self._object(objection)
-        if need.num_step_blocks > view.num_free_blocks:
-            return self._without_room(request, "not enough free KV blocks", lacks_blocks=True)
-        if (step.unfinished or request.num_preemptions) and self._must_fit(request, step):
-            wanted = need.num_full_blocks
-            if wanted + view.num_owed_blocks > view.num_free_blocks:
-                reason = f"preempted again and again, it must fit as a whole: {wanted} blocks"
-                return self._without_room(request, reason, lacks_blocks=True)
-        return Offer(hit, need, num_tokens)
-
-    def _num_tokens(
-        self, request: Request, num_new_tokens: int, step: StepInProgress
-    ) -> tuple[int, str]:
-        """Return the tokens that a request may get, and the reason if it gets none."""
-        num_tokens = num_new_tokens
-        if not step.bypasses_limits:
-            num_tokens = self._limits.cut(request.view, num_tokens, self._state.view)
-        if num_tokens <= 0:
-            return 0, "a limit allows it no tokens in this step"
-        allowance = step.allowance(num_tokens)
-        if allowance <= 0:
-            return 0, "a control's cap on prefill tokens is reached"
-        if allowance < num_tokens and not self._state.sizes.enable_chunked_prefill:
-            return 0, "its prompt does not fit into what is left of the step's budget"
-        return allowance, ""
-
-    def _must_fit(self, request: Request, step: StepInProgress) -> bool:
-        """Tell whether a request must fit with all of its known tokens.
-
-        It must if it, or one that runs and is half computed, was preempted too often since
-        its last output: else they might take each other's blocks for ever.
-        """
-        most = self._most_futile
-        if request.num_preemptions >= most and request.num_futile_preemptions >= most:
-            return True
-        return any(r.num_futile_preemptions >= most for r in step.unfinished.values())
 
     def _admit_in_place_of(
         self,
@@ -219,7 +134,7 @@ class AdmissionAttempt:
             if held is None or giving.num_blocks:
                 supposed_hit = room.supposed_hit(giving, hit, step)
                 with room.supposed(giving, step):
-                    offer = self._offer(request, supposed_hit, step)
+                    offer = self._offers.make(request, supposed_hit, step)
                 if not isinstance(offer, NotNow) or not offer.lacks_blocks:
                     return offer
                 held = held or offer
@@ -229,7 +144,7 @@ class AdmissionAttempt:
 
     def _up_to_date(self, request: Request, offer: Offer) -> Offer:
         """Return an offer after others gave way: the cache may hold more than was sure."""
-        hit = self._lookup(request)
+        hit = self._offers.lookup(request)
         computed = max(request.num_computed_tokens, hit.num_tokens)
         num_tokens = min(offer.num_tokens, request.num_tokens - computed)
         return Offer(hit, self._blocks.need(request, hit, computed + num_tokens), num_tokens)
@@ -244,7 +159,7 @@ class AdmissionAttempt:
         key, reason = shortage.key, shortage.reason
         if key is not None:
             return Deferred(key, f"{reason} (deferred until {key!r})", lacks_resource=True)
-        return self._without_room(request, reason, lacks_resource=True)
+        return self._offers.without_room(request, reason, lacks_resource=True)
 
     def _admit(self, request: Request, offer: Offer, step: StepInProgress) -> Outcome:
         """Give a request its blocks; its resources are reserved."""
@@ -257,7 +172,9 @@ class AdmissionAttempt:
         table = self._blocks.admit(request, computed + num_tokens, hit)
         if table is None:
             ending.release_resources(request)
-            return self._without_room(request, "not enough free KV blocks", lacks_blocks=True)
+            return self._offers.without_room(
+                request, "not enough free KV blocks", lacks_blocks=True
+            )
         num_new_tokens = request.num_tokens - computed
         request.num_computed_tokens = computed
         was_paused = self._start(request, hit, step)
@@ -283,31 +200,3 @@ class AdmissionAttempt:
             request.scheduled_time = step.now
         state.start_running(request)
         return state.paused.pop(request.request_id, None) is not None
-
-    def _object(self, objection: Objection) -> Outcome:
-        """Return the outcome that a gate's objection leads to."""
-        verdict, reason = objection
-        match verdict:
-            case Stop():
-                return NotNow(reason)
-            case Defer(until=None):
-                return NotNow(reason, self._settings.scan_window)
-            case Defer(until=key):
-                return Deferred(str(key), f"{reason} (deferred until {key!r})")
-            case Wait(key=key):
-                return Parked(key, f"{reason} (waits for {key!r})")
-            case Reject():
-                return Rejected(reason)
-
-    def _without_room(
-        self,
-        request: Request,
-        reason: str,
-        *,
-        lacks_blocks: bool = False,
-        lacks_resource: bool = False,
-    ) -> NotNow:
-        """Return the outcome for want of room; so many may pass it, in a step and in all."""
-        settings = self._settings
-        max_passed = settings.backfill if request.num_bypassed < settings.max_bypasses else 0
-        return NotNow(reason, max_passed, True, lacks_blocks, lacks_resource)

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+from attrs import define
+
 from batchwright.callers.controls import Controls
 from batchwright.callers.timers import Timers
-from batchwright.scheduler.progress_guard import Bypass
+from batchwright.scheduler.ending import Ending
 from batchwright.scheduler.state import State
-from batchwright.scheduler.step_in_progress import StepInProgress
+from batchwright.scheduler.step_in_progress import Bypass, StepInProgress
 
 
-class StepBeginning:
+@define(eq=False, slots=False)
+class BeginStep:
     """Begins steps.
 
     Args:
         state: The requests, by place.
         controls: Asked for caps.
         timers: Calls components at a position or a time.
+        ending: Ends requests.
     """
 
-    def __init__(self, state: State, controls: Controls, timers: Timers) -> None:
-        self._state = state
-        self._controls = controls
-        self._timers = timers
+    _state: State
+    _controls: Controls
+    _timers: Timers
+    _ending: Ending
 
     def settle(self, now: float) -> None:
         """Take in what came since the last step: notices, marks, alarms."""
@@ -41,22 +45,19 @@ class StepBeginning:
         if state.groups.next_expiry <= now:
             state.groups.purge(now)
 
-    def begin_step(self, bypass: Bypass) -> StepInProgress:
+    def begin(self, bypass: Bypass) -> StepInProgress:
         """Begin a step under the budget and the controls' caps.
 
         Args:
             bypass: Choices of plugins that this step does without.
         """
         state = self._state
-        step = StepInProgress(
-            state.settings.max_num_scheduled_tokens,
-            state.sizes.max_num_seqs,
-            state.step.now,
-            bypasses_limits=bypass.limits,
-            bypasses_gates=bypass.gates,
-        )
-        if self._controls and state.requests and not bypass.limits:
+        budget, num_seqs = state.settings.max_num_scheduled_tokens, state.sizes.max_num_seqs
+        step = StepInProgress(budget, num_seqs, state.step.now, bypass)
+        if state.components.controls and state.requests and not bypass.limits:
             for caps in self._controls.caps(state.view):
                 step.cut(caps)
         state.step = step
+        if state.to_end:
+            self._ending.end_requested()
         return step

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from attrs import define
+
 from batchwright.callers.guard import RequestFault
 from batchwright.callers.kv import BlockPool
 from batchwright.callers.resources import Resources
@@ -9,6 +11,7 @@ from batchwright.request import Finish, Request, RequestStatus
 from batchwright.scheduler.state import State
 
 
+@define(eq=False, slots=False)
 class Ending:
     """Ends requests, wherever they are.
 
@@ -18,11 +21,9 @@ class Ending:
         resources: Released when a request leaves its seat.
     """
 
-    def __init__(self, state: State, blocks: BlockPool, resources: Resources) -> None:
-        self._state = state
-        self._kv = blocks.kv
-        self._resources = resources
-        self._keeps_hashes = state.settings.compat.keeps_victims_hashes
+    _state: State
+    _blocks: BlockPool
+    _resources: Resources
 
     def finish(self, request: Request, status: RequestStatus, detail: str) -> None:
         """End a live request: at once for its caller, its blocks when nothing uses them."""
@@ -37,7 +38,7 @@ class Ending:
         request.status = status
         request.finish = finish = Finish(status, detail)
         request.finish_time = state.clock.now()
-        self._kv.forget(request.view)
+        self._blocks.kv.forget(request.view)
         state.waiting.forget(request)
         del state.requests[request.request_id]
         state.finished_ids.append(request.request_id)
@@ -87,9 +88,9 @@ class Ending:
         del state.running[request.request_id]
         state.steady.end(request)
         was_planned = state.step.take_out(request)
-        if was_planned and not self._keeps_hashes:
+        if was_planned and not state.settings.compat.keeps_victims_hashes:
             # What this step was to compute of it will not be computed.
-            self._kv.unpublish(request.view, request.num_computed_tokens)
+            self._blocks.kv.unpublish(request.view, request.num_computed_tokens)
         if self._resources:
             self.release_resources(request)
 

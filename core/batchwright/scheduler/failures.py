@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from attrs import define
+
 from batchwright.callers.kv import BlockPool
 from batchwright.request import Request, RequestStatus
 from batchwright.scheduler.ending import Ending
@@ -13,6 +15,7 @@ from batchwright.scheduler.state import State
 from batchwright.scheduler.step_in_progress import StepInProgress
 
 
+@define(eq=False, slots=False)
 class Failures:
     """Ends requests that a step could not compute, and takes back what they published.
 
@@ -27,34 +30,31 @@ class Failures:
         preemption: Has requests wait again.
     """
 
-    def __init__(
-        self, state: State, blocks: BlockPool, ending: Ending, preemption: Preemption
-    ) -> None:
-        self._state = state
-        self._blocks = blocks
-        self._ending = ending
-        self._preemption = preemption
+    _state: State
+    _blocks: BlockPool
+    _ending: Ending
+    _preemption: Preemption
 
-    def end(self, flight: InFlightStep, errors: Mapping[str, str]) -> None:
+    def end(self, step: InFlightStep, errors: Mapping[str, str]) -> None:
         """End requests of a step that is done; its answers for others still count.
 
         A request that fails because it shares blocks of one that failed does not end.
 
         Args:
-            flight: The step, in flight no more.
+            step: The step, in flight no more.
             errors: By request id, why it could not be computed; other ids are ignored.
         """
         failed = [
             request
-            for request in flight.requests
-            if request.request_id in errors and request.request_id not in flight.dropped
+            for request in step.requests
+            if request.request_id in errors and request.request_id not in step.dropped
         ]
         if not failed:
             return
-        state, flights = self._state, [flight, *self._state.in_flight.steps]
+        state, steps = self._state, [step, *self._state.in_flight.steps]
         state.in_flight.failed_ids += [request.request_id for request in failed]
-        tables = self._tables(flights, [request.request_id for request in failed])
-        starts = {name: start for f in reversed(flights) for name, start in f.plan.starts()}
+        tables = self._tables(steps, [request.request_id for request in failed])
+        starts = {name: start for f in reversed(steps) for name, start in f.plan.starts()}
         void: dict[int, None] = {}
         for request in failed:
             if self._add_void(void, request.request_id, tables, starts):
@@ -63,22 +63,22 @@ class Failures:
                     self._ending.finish(request, RequestStatus.FINISHED_ERROR, detail)
         self._blocks.kv.unpublish_blocks(list(void))
         spoilt = dict.fromkeys(name for name, table in tables if not void.keys().isdisjoint(table))
-        self._rewind([name for name in spoilt if name in state.requests], flights)
+        self._rewind([name for name in spoilt if name in state.requests], steps)
 
-    def _tables(self, flights: list[InFlightStep], failed: Iterable[str]) -> list[BlockTable]:
+    def _tables(self, steps: list[InFlightStep], failed: Iterable[str]) -> list[BlockTable]:
         """Tables that may hold a block of a failed request, detached ones included.
 
         Only a request that has been admitted since the failing step was planned can.
         """
         state = self._state
         names = dict.fromkeys(failed)
-        for flight in flights:
-            plan = flight.plan
+        for step in steps:
+            plan = step.plan
             names.update((new.req_id, None) for new in plan.scheduled_new_reqs)
             names.update(dict.fromkeys(plan.scheduled_cached_reqs.resumed_req_ids))
         live = [state.requests[name] for name in names if name in state.requests]
         tables = [(r.request_id, self._blocks.table(r)) for r in live]
-        return [*tables, *flights[0].returned, *state.in_flight.deferred_tables()]
+        return [*tables, *steps[0].returned, *state.in_flight.deferred_tables()]
 
     def _add_void(
         self, void: dict[int, None], name: str, tables: list[BlockTable], starts: Mapping[str, int]
@@ -111,18 +111,18 @@ class Failures:
                     void.update(dict.fromkeys(table[first:]))
         return True
 
-    def _rewind(self, names: list[str], flights: list[InFlightStep]) -> None:
+    def _rewind(self, names: list[str], steps: list[InFlightStep]) -> None:
         """Have live requests wait again, and drop what steps in flight answer for them."""
         state = self._state
-        for flight in flights:
-            flight.dropped |= frozenset(names)
+        for step in steps:
+            step.dropped |= frozenset(names)
         state.step = StepInProgress(now=state.step.now)  # they leave no plan that is being made
         for request in sorted((state.requests[name] for name in names), key=_running_order):
             if request.request_id in state.running:
                 self._preemption.preempt(request, "executor")
             elif request.request_id in state.paused:
                 self._preemption.reclaim(request)
-        state.end_step()
+        state.step = state.idle_step
 
 
 def _running_order(request: Request) -> int:

@@ -56,7 +56,7 @@ class InFlight:
 
     @property
     def defers_frees(self) -> bool:
-        """Whether blocks are on their way back to the pool."""
+        """True while blocks are on their way back to the pool."""
         return bool(self._deferred)
 
     def last_step_of(self, request: Request) -> InFlightStep | None:

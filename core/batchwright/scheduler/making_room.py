@@ -45,6 +45,7 @@ class Giving:
         return len(self.freed) + len(self.coming)
 
 
+@define(eq=False, slots=False)
 class MakingRoom:
     """Finds requests that have to give way to a newcomer; takes them out when that is certain.
 
@@ -59,19 +60,11 @@ class MakingRoom:
         policy_preemption: Names running requests, and preempts them.
     """
 
-    def __init__(
-        self,
-        state: State,
-        blocks: BlockPool,
-        preemption: Preemption,
-        policy_preemption: PolicyPreemption,
-    ) -> None:
-        self._state = state
-        self._blocks = blocks
-        self._preemption = preemption
-        self._policy_preemption = policy_preemption
-        self._keeps_hashes = state.settings.compat.keeps_victims_hashes
-        self._failed: tuple[str, int, int, int] | None = None
+    _state: State
+    _blocks: BlockPool
+    _preemption: Preemption
+    _policy_preemption: PolicyPreemption
+    _failed: tuple[str, int, int, int] | None = field(init=False, default=None)
 
     def can_help(self, newcomer: Request) -> bool:
         """Tell whether others may give blocks, and something changed since none were enough."""
@@ -201,7 +194,7 @@ class MakingRoom:
 
     def _num_sound(self, giving: Giving, hit: PrefixHit, step: StepInProgress) -> int:
         """Count the leading blocks of a hit that are computed whichever requests leave."""
-        if not hit.block_ids or self._keeps_hashes:
+        if not hit.block_ids or self._state.settings.compat.keeps_victims_hashes:
             return len(hit.block_ids)
         doubtful: set[int] = set()
         for request in (*giving.blocks, *([giving.seat] if giving.seat is not None else ())):

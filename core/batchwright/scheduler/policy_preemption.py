@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Container
 
+from attrs import define, field
+
 from batchwright.callers.kv import BlockPool
 from batchwright.callers.policy import Policy
 from batchwright.request import Request
+from batchwright.scheduler.ending import Ending
 from batchwright.scheduler.preemption import Preemption
 from batchwright.scheduler.state import State
 from batchwright.scheduler.step_in_progress import StepInProgress
 
 
+@define(eq=False, slots=False)
 class PolicyPreemption:
     """Carries out what a policy says in ``running_to_preempt`` and ``preempts``.
 
@@ -25,41 +29,44 @@ class PolicyPreemption:
         policy: The policy.
         blocks: The pool.
         preemption: Preempts requests.
+        ending: Ends requests.
     """
 
-    def __init__(
-        self, state: State, policy: Policy, blocks: BlockPool, preemption: Preemption
-    ) -> None:
-        self._state = state
-        self._policy = policy
-        self._blocks = blocks
-        self._preemption = preemption
-        self._most = state.settings.max_policy_preemptions
-        self.preempts = policy.preempts
-        self._seat_may_be_had = self.preempts
-        self.num_changes = 0
+    _state: State
+    _policy: Policy
+    _blocks: BlockPool
+    _preemption: Preemption
+    _ending: Ending
+    _seat_may_be_had: bool = field(init=False, default=True)
+    num_changes: int = field(init=False, default=0)
+
+    @property
+    def preempts(self) -> bool:
+        """Whether a waiting request may take the place of a running one."""
+        return self._policy.preempts
 
     def run(self) -> None:
-        """Ask the policy who yields; only if something changed since it was asked."""
+        """Ask the policy who yields, since something has changed; only if requests wait."""
         state = self._state
-        if not (state.has_changed and state.waiting.num_in_queue):
+        if not state.waiting.num_in_queue:
             return
         state.has_changed = False
         self.num_changes += 1
-        self._seat_may_be_had = self.preempts
-        if not self._policy.yields:
-            return
-        for one in self._policy.to_yield(state.view):
-            if one.request in state.view.running:  # it may be named twice
-                request = state.running[one.request.request_id]
-                self.give_way(request, pause=isinstance(one, Pause))
+        self._seat_may_be_had = True
+        if self._policy.yields:
+            for one in self._policy.to_yield(state.view):
+                if one.request in state.view.running:  # it may be named twice
+                    request = state.running[one.request.request_id]
+                    self.give_way(request, pause=isinstance(one, Pause))
+        self._ending.end_requested()
 
     def seat_victim(self, step: StepInProgress) -> Request | None:
         """Return the running request that would give its seat to the head of the queue.
 
         If there is none, nothing is asked again until something changes.
         """
-        head = self._state.waiting.head() if self._seat_may_be_had else None
+        asks = self._seat_may_be_had and self._policy.preempts
+        head = self._state.waiting.head() if asks else None
         victim = self.victim(head, step) if head is not None else None
         self._seat_may_be_had = victim is not None
         return victim
@@ -74,7 +81,7 @@ class PolicyPreemption:
             step: The step.
             but: Ids of requests that were named before.
         """
-        if not self.preempts or head.request_id in step.yielded:
+        if not self._policy.preempts or head.request_id in step.yielded:
             return None
         movable = {name: r for name, r in self._movable(step).items() if name not in but}
         if not movable:
@@ -89,7 +96,7 @@ class PolicyPreemption:
             request: The request.
             pause: Whether it keeps its blocks.
         """
-        if request.num_policy_preemptions >= self._most:
+        if request.num_policy_preemptions >= self._state.settings.max_policy_preemptions:
             return
         request.num_policy_preemptions += 1
         self._state.step.yielded[request.request_id] = request
@@ -108,7 +115,7 @@ class PolicyPreemption:
         return {
             request_id: request
             for request_id, request in self._state.running.items()
-            if request.num_policy_preemptions < self._most
+            if request.num_policy_preemptions < self._state.settings.max_policy_preemptions
             and request_id not in step.admitted
             and not (adopted and self._fills_any(request, adopted, step))
         }

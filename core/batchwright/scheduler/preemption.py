@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from attrs import define
+
 from batchwright.callers.kv import BlockPool
 from batchwright.callers.victims import Victims
 from batchwright.request import Request, RequestStatus
@@ -11,6 +13,7 @@ from batchwright.scheduler.step_in_progress import StepInProgress
 from batchwright.step_view import Running
 
 
+@define(eq=False, slots=False)
 class Preemption:
     """Preempts requests, and queues them again.
 
@@ -21,11 +24,10 @@ class Preemption:
         ending: Ends those that could not come back.
     """
 
-    def __init__(self, state: State, blocks: BlockPool, victims: Victims, ending: Ending) -> None:
-        self._state = state
-        self._blocks = blocks
-        self._victims = victims
-        self._ending = ending
+    _state: State
+    _blocks: BlockPool
+    _victims: Victims
+    _ending: Ending
 
     def victim_for(self, request: Request, among: dict[str, Request] | None = None) -> Request:
         """Return the running request that is preempted for another one.
@@ -96,7 +98,7 @@ class Preemption:
             request.num_output_placeholders = 0
             if state.waiting.awaits_answer(request):
                 self.answered(request)
-        state.end_step()
+        state.step = state.idle_step
         self._blocks.kv.reset_prefix_cache()
 
     def answered(self, request: Request) -> None:

@@ -3,27 +3,12 @@
 from __future__ import annotations
 
 import logging
-from typing import Final, NamedTuple
 
 from batchwright.messages import SchedulerOutput
 from batchwright.scheduler.state import State
+from batchwright.scheduler.step_in_progress import NO_BYPASS, Bypass
 
 _log = logging.getLogger("batchwright.progress")
-
-
-class Bypass(NamedTuple):
-    """Choices of plugins that a step does without.
-
-    Args:
-        limits: Limits and controls.
-        gates: Gates.
-    """
-
-    limits: bool
-    gates: bool
-
-
-NO_BYPASS: Final = Bypass(limits=False, gates=False)
 
 
 class ProgressGuard:

@@ -21,7 +21,7 @@ class Readings:
 
     _state: State
     _guard: Guard
-    _progress: ProgressGuard
+    _progress_guard: ProgressGuard
 
     @property
     def requests(self) -> dict[str, Request]:
@@ -66,17 +66,17 @@ class Readings:
 
     @property
     def guard(self) -> ProgressGuard:
-        return self._progress
+        return self._progress_guard
 
     @property
     def has_unfinished(self) -> bool:
-        """Whether anything lives, is in flight, or is still to be told."""
+        """True while anything lives, is in flight, or is still to be told."""
         state = self._state
         return bool(state.requests or state.in_flight.steps or state.ended)
 
     @property
     def has_notices(self) -> bool:
-        """Whether the next step heeds a ``notify`` or a ``release``."""
+        """True if the next step heeds a ``notify`` or a ``release``."""
         return bool(self._state.notices)
 
     @property
@@ -101,7 +101,7 @@ class Readings:
 
     @property
     def estimator_was_asked(self) -> bool:
-        """Whether a component has asked ``ctx.estimator``."""
+        """True if a component has asked ``ctx.estimator``."""
         return self._state.estimator_was_asked
 
     def summaries(self) -> dict[str, dict[str, Any]]:

@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Sequence
 from itertools import islice
 
+from batchwright.answer_form import form_problem, is_plain
 from batchwright.exceptions import StepError
 from batchwright.messages import ModelOutput, SchedulerOutput, StepOutputs
 from batchwright.request import TOKEN_TYPECODE, Request, RequestStatus
@@ -80,12 +81,12 @@ class Results:
             )
 
     def _rows(self, ids: list[str], output: ModelOutput) -> list[list[int]]:
-        """What was sampled, a row for every request of the plan, in its order.
+        """Return the sampled tokens, a row for every request of the plan, in its order.
 
         Raises:
             StepError: It has not the form of an answer.
         """
-        if not _is_plain(output) and (problem := _malformed(output)) is not None:
+        if not is_plain(output) and (problem := form_problem(output)) is not None:
             raise StepError(f"update_from_output() got an answer of another form: {problem}")
         rows = output.sampled_token_ids
         if output.req_ids == ids and len(rows) == len(ids):
@@ -138,7 +139,7 @@ class Results:
         return self._append(flight, request, tokens)
 
     def _samples(self, flight: InFlightStep, request: Request) -> bool:
-        """Whether a plan reached a request's last known token, so that one is sampled."""
+        """Tell whether a plan reached a request's last known token, so that one is sampled."""
         if flight.sampling is not None:
             return request.request_id in flight.sampling
         return request.num_new_tokens <= 0
@@ -224,34 +225,6 @@ class Results:
                 self._preemption.answered(request)
 
 
-_COLUMNS = ("req_ids", "sampled_token_ids")
-_TABLES = ("logprobs", "draft_token_ids", "errors", "extras")
-
-
-def _is_plain(output: object) -> bool:
-    """Whether an answer has the usual form, at a glance."""
-    return (
-        type(output) is ModelOutput
-        and type(output.req_ids) is list
-        and type(output.sampled_token_ids) is list
-        and type(output.logprobs) is dict
-        and type(output.draft_token_ids) is dict
-        and type(output.errors) is dict
-    )
-
-
-def _malformed(output: object) -> str | None:
-    """What is wrong with the form of an answer, whatever it says; or None."""
-    if not isinstance(output, ModelOutput):
-        return f"expected a ModelOutput, got {output!r}"
-    for names, kind, expected in ((_COLUMNS, (list, tuple), "a list"), (_TABLES, dict, "a dict")):
-        for name in names:
-            value = getattr(output, name)
-            if not isinstance(value, kind):
-                return f"{name} is {value!r}, expected {expected}"
-    return None
-
-
 def _name_of(plan: object) -> str:
     if isinstance(plan, SchedulerOutput):
         return f"the plan of step {plan.step_id}"
@@ -267,14 +240,14 @@ def _expected(drafts: Sequence[int]) -> str:
 
 
 def _stop(request: Request, token: int, *, stops_early: bool) -> str | None:
-    """Which stop one of a request's stop tokens is, or None. Stops count before lengths."""
+    """Name the stop that one of a request's stop tokens is, or None. Stops precede lengths."""
     if request.num_output_tokens < request.sampling_params.min_tokens and not stops_early:
         return None
     return "eos" if token in request.eos_ids else f"stop_token:{token}"
 
 
 def _length(request: Request, max_model_len: int) -> str | None:
-    """Which limit of its length a request has reached, or None."""
+    """Name the limit of its length that a request has reached, or None."""
     num_tokens = len(request.token_ids)
     if num_tokens >= max_model_len:
         return "max_model_len"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from operator import attrgetter
 
+from attrs import define
+
 from batchwright.callers.guard import RequestFault
 from batchwright.callers.kv import BlockPool
 from batchwright.callers.limits import Limits
@@ -17,6 +19,7 @@ from batchwright.scheduler.step_in_progress import StepInProgress
 _view = attrgetter("view")
 
 
+@define(eq=False, slots=False)
 class RunningScan:
     """Schedules ``min(new tokens, limits, budgets, model length)`` of running requests.
 
@@ -33,21 +36,12 @@ class RunningScan:
         ending: Ends requests.
     """
 
-    def __init__(
-        self,
-        state: State,
-        policy: Policy,
-        limits: Limits,
-        blocks: BlockPool,
-        preemption: Preemption,
-        ending: Ending,
-    ) -> None:
-        self._state = state
-        self._policy = policy
-        self._limits = limits
-        self._blocks = blocks
-        self._preemption = preemption
-        self._ending = ending
+    _state: State
+    _policy: Policy
+    _limits: Limits
+    _blocks: BlockPool
+    _preemption: Preemption
+    _ending: Ending
 
     def run(self, step: StepInProgress) -> None:
         """Plan the running requests of this step."""
@@ -128,7 +122,8 @@ class RunningScan:
             if num_new_tokens > 1:
                 step.unfinished[request.request_id] = request
             return True
-        if self._ending.has_to_end(request):
+        to_end = self._state.to_end
+        if to_end and self._ending.has_to_end(request):
             return True  # before it publishes what it will not compute
         while not self._allocate(request, num_tokens, step):
             if self._state.in_flight.defers_frees:
@@ -142,14 +137,15 @@ class RunningScan:
             num_tokens = min(num_tokens, request.num_new_tokens)
         step.schedule(request, num_tokens, num_new_tokens)
         self._plan_drafts(request, num_tokens, step)
-        self._ending.has_to_end(request)  # no other request counts on its blocks yet
+        if to_end:
+            self._ending.has_to_end(request)  # no other request counts on its blocks yet
         return True
 
     def _num_tokens(self, request: Request, num_new_tokens: int, step: StepInProgress) -> int:
         """Return the tokens that one request may get; its last token is never computed."""
         room = request.max_total_tokens - 1 - request.num_computed_tokens
         num_tokens = min(step.running_allowance(num_new_tokens), room)
-        if num_tokens <= 0 or step.bypasses_limits:
+        if num_tokens <= 0 or step.bypass.limits:
             return num_tokens
         return self._limits.cut(request.view, num_tokens, self._state.view)
 

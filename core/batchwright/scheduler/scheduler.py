@@ -7,40 +7,20 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from batchwright.callers.controls import Controls
-from batchwright.callers.features import Features
-from batchwright.callers.gates import Gates
 from batchwright.callers.guard import Guard
-from batchwright.callers.kv import BlockPool
 from batchwright.callers.lifecycle import close, set_up
-from batchwright.callers.limits import Limits
-from batchwright.callers.resources import Resources
-from batchwright.callers.timers import Timers
-from batchwright.callers.victims import Victims
 from batchwright.clock import Clock
 from batchwright.components import Components
 from batchwright.context import Sizes
 from batchwright.exceptions import StepError
 from batchwright.messages import Leap, LeapOutput, ModelOutput, SchedulerOutput, StepOutputs
 from batchwright.request import Finish, Request, RequestStatus
-from batchwright.scheduler.admission import Admission
-from batchwright.scheduler.admission_attempt import AdmissionAttempt
-from batchwright.scheduler.begin_step import StepBeginning
-from batchwright.scheduler.ending import Ending
-from batchwright.scheduler.failures import Failures
-from batchwright.scheduler.leap import Leaps
-from batchwright.scheduler.making_room import MakingRoom
+from batchwright.scheduler.parts import Parts
 from batchwright.scheduler.planning import commit_plan
-from batchwright.scheduler.policy_preemption import PolicyPreemption
-from batchwright.scheduler.preemption import Preemption
-from batchwright.scheduler.progress_guard import ProgressGuard
 from batchwright.scheduler.readings import Readings
-from batchwright.scheduler.results import Results
-from batchwright.scheduler.running_scan import RunningScan
 from batchwright.scheduler.settings import SchedulerSettings
 from batchwright.scheduler.state import State
-from batchwright.scheduler.turn import Turn
-from batchwright.scheduler.waiting_scan import WaitingScan
+from batchwright.scheduler.turn import Turns
 from batchwright.step_record import StepRecord
 
 _log = logging.getLogger("batchwright.scheduler")
@@ -74,42 +54,21 @@ class Scheduler(Readings):
         slow_after = settings.slow_component_seconds
         self._guard = Guard(settings.max_component_faults, slow_after, stopwatch or clock)
         self._state = State(components, settings, limits, clock, self._guard)
-        self._connect_parts()
+        parts = self._parts = Parts(self._state, self._guard)
+        self._progress_guard = parts.progress_guard
+        turns = self._turns = Turns(self._state, parts.ending)
+        self._scheduling, self._updating = turns.of("schedule()"), turns.of("update_from_output()")
         for component in (*components, *components.hosted()):
             component.ctx.bind(self._state, component)
         for component in components:
             set_up(component)
-        if not self._blocks.fits(limits.max_model_len):
+        if not parts.blocks.fits(limits.max_model_len):
             _log.warning(
                 "the KV pool holds %d tokens, less than max_model_len = %d: a request that "
                 "outgrows it ends with finish reason 'length', detail 'kv_capacity'",
                 components.kv.num_usable_blocks * limits.block_size,
                 limits.max_model_len,
             )
-
-    def _connect_parts(self) -> None:
-        """Make the callers and the parts of the step, each with what it needs."""
-        state, guard, components = self._state, self._guard, self._state.components
-        gates, limits = Gates(components.gates, guard), Limits(components.limits, guard)
-        resources = Resources(components.resources, guard)
-        victims = Victims(components.victim, components.preemption, guard)
-        blocks = self._blocks = BlockPool(components.kv, state.sizes)
-        self._features = Features(components.features, guard)
-        self._beginning = StepBeginning(state, Controls(components.controls, guard), Timers(guard))
-        ending = self._ending = Ending(state, blocks, resources)
-        self._turn = Turn(state, ending)
-        self._admission = Admission(state, blocks, gates, self._features, resources, ending)
-        preemption = self._preemption = Preemption(state, blocks, victims, ending)
-        by_policy = PolicyPreemption(state, state.policy, blocks, preemption)
-        self._policy_preemption = by_policy
-        room = MakingRoom(state, blocks, preemption, by_policy)
-        attempt = AdmissionAttempt(state, gates, limits, resources, blocks, ending, room)
-        self._running_scan = RunningScan(state, state.policy, limits, blocks, preemption, ending)
-        self._waiting_scan = WaitingScan(state, gates, attempt, ending, by_policy)
-        failures = Failures(state, blocks, ending, preemption)
-        self._results = Results(state, ending, preemption, failures)
-        self._leaps = Leaps(state, self._results)
-        self._progress = ProgressGuard(state)
 
     @classmethod
     def from_config(
@@ -141,36 +100,15 @@ class Scheduler(Readings):
             StepError: ``pipeline_depth`` plans are in flight, or a component called it.
             PluginError: A component failed too often in a row.
         """
-        if not self._turn.doing:
+        if not self._turns.doing:
             self._check_depth()
-        with self._turn("schedule()"):
+        state = self._state
+        with self._scheduling:
             try:
                 return self._plan_step()
             finally:
-                self._state.end_step()
-                self._state.waiting.new_reasons.clear()
-
-    def _plan_step(self) -> SchedulerOutput:
-        state = self._state
-        bypass = self._progress.bypass()
-        self._beginning.settle(state.clock.now())
-        step = self._beginning.begin_step(bypass)
-        self._ending.end_requested()
-        if state.has_changed:
-            self._policy_preemption.run()
-            self._ending.end_requested()
-        self._running_scan.run(step)
-        self._waiting_scan.run(step)
-        if not step.tokens and step.lift_decode_cap():
-            self._running_scan.run(step)
-        plan = commit_plan(state)
-        if self._features:
-            state.has_changed = True
-            self._features.say(plan)
-        self._progress.after_step(plan)
-        if state.events.on_step:
-            state.events.on_step(StepRecord(plan, step, state))
-        return plan
+                state.step = state.idle_step
+                state.waiting.new_reasons.clear()
 
     def update_from_output(self, plan: SchedulerOutput, output: ModelOutput) -> StepOutputs:
         """Commit what the executor computed for a plan.
@@ -187,11 +125,12 @@ class Scheduler(Readings):
                 called it.
             PluginError: A component failed too often in a row.
         """
-        with self._turn("update_from_output()"):
-            outputs = self._results.commit(plan, output)
-            if output.extras and self._features.hear(output.extras):
+        with self._updating:
+            outputs = self._parts.results.commit(plan, output)
+            if output.extras and self._parts.features.hear(output.extras):
                 self._state.has_changed = True
-            self._state.events.on_outputs(outputs)
+            if self._state.events.on_outputs.listeners:
+                self._state.events.on_outputs(outputs)
             return outputs
 
     def plan_leap(self, until: float = math.inf) -> Leap | None:
@@ -203,8 +142,8 @@ class Scheduler(Readings):
         Raises:
             StepError: A component called it.
         """
-        self._turn.refuse_within("plan_leap()")
-        return self._leaps.plan(until)
+        self._turns.refuse_within("plan_leap()")
+        return self._parts.leaps.plan(until)
 
     def commit_leap(self, leap: Leap, output: LeapOutput) -> dict[str, Finish]:
         """Commit what the executor computed in a leap, planned just before.
@@ -216,8 +155,8 @@ class Scheduler(Readings):
             StepError: A component called it.
             PluginError: A component failed too often in a row.
         """
-        with self._turn("commit_leap()"):
-            return self._leaps.commit(leap, output)
+        with self._turns.of("commit_leap()"):
+            return self._parts.leaps.commit(leap, output)
 
     def recover(self) -> None:
         """Put every running request back, since the executor has lost everything.
@@ -228,9 +167,9 @@ class Scheduler(Readings):
         Raises:
             StepError: A component called it.
         """
-        with self._turn("recover()"):
-            self._preemption.preempt_all()
-            if self._features.on_restart():
+        with self._turns.of("recover()"):
+            self._parts.preemption.preempt_all()
+            if self._parts.features.on_restart():
                 self._state.has_changed = True
 
     # -- Requests ----------------------------------------------------------------
@@ -243,8 +182,8 @@ class Scheduler(Readings):
                 nothing was added.
             StepError: A component called it.
         """
-        with self._turn("add_request()"):
-            self._admission.add(request)
+        with self._turns.of("add_request()"):
+            self._parts.admission.add(request)
 
     def abort(self, request_ids: str | Iterable[str]) -> None:
         """End requests at once, in whatever state; unknown ids are ignored.
@@ -262,11 +201,11 @@ class Scheduler(Readings):
         Unknown ids are ignored: the request may have ended by itself.
         """
         self._state.to_end.append((request_id, status, detail))
-        if not self._turn.doing:
-            with self._turn("finish()"):
+        if not self._turns.doing:
+            with self._turns.of("finish()"):
                 pass  # it ends at the end of this, as what components end meanwhile does
-        elif self._turn.doing == "update_from_output()":
-            self._ending.end_requested()
+        elif self._turns.doing == "update_from_output()":
+            self._parts.ending.end_requested()
 
     def notify(self, key: str) -> None:
         """Bring back, at the next step, the requests that are parked on a key.
@@ -300,13 +239,33 @@ class Scheduler(Readings):
         Raises:
             StepError: A component called it.
         """
-        self._turn.refuse_within("reset_prefix_cache()")
+        self._turns.refuse_within("reset_prefix_cache()")
         return self._state.kv.reset_prefix_cache()
 
     def close(self) -> None:
         """Let every component flush and release what it holds."""
         for component in self._state.components:
             close(component, self._guard)
+
+    def _plan_step(self) -> SchedulerOutput:
+        state, parts = self._state, self._parts
+        bypass = parts.progress_guard.bypass()
+        parts.begin_step.settle(state.clock.now())
+        step = parts.begin_step.begin(bypass)
+        if state.has_changed:
+            parts.policy_preemption.run()
+        parts.running_scan.run(step)
+        parts.waiting_scan.run(step)
+        if not step.tokens and step.lift_decode_cap():
+            parts.running_scan.run(step)
+        plan = commit_plan(state)
+        if state.components.features:
+            parts.features.say(plan)
+            state.has_changed = True
+        parts.progress_guard.after_step(plan)
+        if state.events.on_step.listeners:
+            state.events.on_step(StepRecord(plan, step, state))
+        return plan
 
     def _check_depth(self) -> None:
         depth = self._state.settings.pipeline_depth

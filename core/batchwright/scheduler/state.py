@@ -1,4 +1,4 @@
-"""What the parts of the scheduler share: requests by place, and what components see."""
+"""State that the parts of the scheduler share: requests by place, and what components see."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ class State:
         paused: Those that wait but hold their blocks, in the order in which they paused.
         waiting: Those that wait.
         in_flight: Steps in flight, and the blocks held back for them.
-        step: The step that is being planned; an idle one between steps.
+        step: The step that is being planned; between steps it is ``idle_step``.
+        idle_step: Stands for a step while none is planned: nothing is in its plan.
         has_changed: Whether anything happened since the policy was asked who yields.
         finished_ids: Ended since the last plan, for the executor.
         ended: Ended since the last update, for the caller.
@@ -69,9 +70,27 @@ class State:
         self.requests: dict[str, Request] = {}
         self.running: dict[str, Request] = {}
         self.paused: dict[str, Request] = {}
+        self.num_slots = sum(1 for _ in (*components, *components.hosted()))
         self.policy = Policy(components.policy, guard)
         self.waiting = WaitingRequests(self.policy)
         self.in_flight = InFlight(self.kv)
+        self.step = self.idle_step = StepInProgress(now=clock.now())
+        self.step_id = 0
+        self.finished_ids: list[str] = []
+        self.ended: dict[str, Finish] = {}
+        self.to_end: list[tuple[str, RequestStatus, str]] = []
+        self.notices: deque[tuple[str, str]] = deque()
+        self.bell = Bell()
+        self.admission_paused = False
+        self.has_changed = True
+        self.estimator_was_asked = False
+        self._next_running_order = 0
+        self._least_free_blocks = sys.maxsize
+        self._serve_components(guard)
+
+    def _serve_components(self, guard: Guard) -> None:
+        """Make what components see, are told, and set."""
+        components, limits, settings = self.components, self.limits, self.settings
         self.steady = SteadyDecodes(
             limits.block_size,
             limits.num_lookahead_tokens,
@@ -89,18 +108,6 @@ class State:
         self.events = Events(components, guard)
         self.view = StepView(self)
         self.counts = Counts()
-        self.step = self._idle_step = StepInProgress(now=clock.now())
-        self.notices: deque[tuple[str, str]] = deque()
-        self.bell = Bell()
-        self.finished_ids: list[str] = []
-        self.ended: dict[str, Finish] = {}
-        self.to_end: list[tuple[str, RequestStatus, str]] = []
-        self.step_id = 0
-        self.admission_paused = False
-        self.has_changed = True
-        self.estimator_was_asked = False
-        self._next_running_order = 0
-        self._least_free_blocks = sys.maxsize
 
     def start_running(self, request: Request) -> None:
         """Append a request to those that run."""
@@ -108,14 +115,6 @@ class State:
         self._next_running_order += 1
         self.running[request.request_id] = request
         self.steady.start(request)
-
-    def end_step(self) -> None:
-        """Put an idle step in the place of the one that was planned.
-
-        What is taken out from now on is no part of a plan being made.
-        """
-        self._idle_step.now = self.step.now
-        self.step = self._idle_step
 
     def give_notice(self, notice: str, key: str) -> None:
         """Have ``release`` or ``notify`` of a key heeded at the next step; from any thread.

@@ -2,8 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Final, NamedTuple
+
 from batchwright.protocols import Caps
 from batchwright.request import Request
+
+
+class Bypass(NamedTuple):
+    """Choices of plugins that a step does without.
+
+    Args:
+        limits: Limits and controls.
+        gates: Gates.
+    """
+
+    limits: bool
+    gates: bool
+
+
+NO_BYPASS: Final = Bypass(limits=False, gates=False)
 
 
 class StepInProgress:
@@ -16,8 +33,7 @@ class StepInProgress:
         budget: Tokens that may be scheduled.
         num_admissions: Requests that may be admitted.
         now: Seconds on the scheduler's clock at which the step began.
-        bypasses_limits: Whether limits and controls are not asked.
-        bypasses_gates: Whether gates are not asked.
+        bypass: Choices of plugins that the step does without.
 
     Attributes:
         num_tokens_left: Of the budget, tokens that are not scheduled yet.
@@ -44,46 +60,11 @@ class StepInProgress:
         stopped_by: The request that the waiting scan ended at, if one in particular, and why.
     """
 
-    __slots__ = (
-        "admitted",
-        "budget",
-        "bypasses_gates",
-        "bypasses_limits",
-        "draft_tokens",
-        "lacks_resource",
-        "now",
-        "num_admissions_left",
-        "num_carried",
-        "num_decode_tokens_left",
-        "num_draft_tokens",
-        "num_new_tokens",
-        "num_prefill_tokens_left",
-        "num_tokens_left",
-        "passed_over",
-        "preempted_for",
-        "preempted_ids",
-        "seat_from",
-        "shortage",
-        "stopped_by",
-        "tables",
-        "tokens",
-        "unfinished",
-        "without_room",
-        "yielded",
-    )
-
     def __init__(
-        self,
-        budget: int = 0,
-        num_admissions: int = 0,
-        now: float = 0.0,
-        *,
-        bypasses_limits: bool = False,
-        bypasses_gates: bool = False,
+        self, budget: int = 0, num_admissions: int = 0, now: float = 0.0, bypass: Bypass = NO_BYPASS
     ) -> None:
         self.now = now
-        self.bypasses_limits = bypasses_limits
-        self.bypasses_gates = bypasses_gates
+        self.bypass = bypass
         self.budget = budget
         self.num_tokens_left = budget
         self.num_prefill_tokens_left = budget
@@ -116,7 +97,7 @@ class StepInProgress:
         return len(self.admitted)
 
     def cut(self, caps: Caps) -> None:
-        """Lower what may be granted, at the beginning of a step."""
+        """Lower what may be scheduled, at the beginning of a step."""
         if caps.num_tokens is not None:
             self.budget = self.num_tokens_left = min(self.budget, caps.num_tokens)
         for name, cap in (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from attrs import define
+
 from batchwright.callers.gates import Gates
 from batchwright.request import Request, RequestStatus
 from batchwright.scheduler.admission_attempt import AdmissionAttempt
@@ -21,6 +23,7 @@ from batchwright.scheduler.step_in_progress import StepInProgress
 _NO_SEAT = "max_num_seqs requests are running"
 
 
+@define(eq=False, slots=False)
 class WaitingScan:
     """Admits waiting requests, as the policy's queue gives them.
 
@@ -34,33 +37,24 @@ class WaitingScan:
         policy_preemption: Asked for a running request that gives up its seat.
     """
 
-    def __init__(
-        self,
-        state: State,
-        gates: Gates,
-        attempt: AdmissionAttempt,
-        ending: Ending,
-        policy_preemption: PolicyPreemption,
-    ) -> None:
-        self._state = state
-        self._waiting = state.waiting
-        self._gates = gates
-        self._attempt = attempt
-        self._ending = ending
-        self._policy_preemption = policy_preemption
-        self._max_num_seqs = state.sizes.max_num_seqs
+    _state: State
+    _gates: Gates
+    _attempt: AdmissionAttempt
+    _ending: Ending
+    _policy_preemption: PolicyPreemption
 
     def run(self, step: StepInProgress) -> None:
         """Plan the admissions of this step."""
-        if not self._waiting.num_in_queue:
+        if not self._state.waiting.num_in_queue:
             return
         closed = self._closed(step)
-        self._ending.end_requested(but_planned=True)
+        if self._state.to_end:
+            self._ending.end_requested(but_planned=True)
         if closed:
             step.stopped_by = (None, closed)
             return
         while not (full := self._full(step)):
-            request = self._waiting.head()
+            request = self._state.waiting.head()
             if request is None:
                 break
             outcome = self._attempt.run(request, step)
@@ -72,7 +66,7 @@ class WaitingScan:
                     passed.num_bypassed += 1
         else:
             step.stopped_by = (None, full)
-        self._waiting.end_scan()
+        self._state.waiting.end_scan()
 
     def _closed(self, step: StepInProgress) -> str:
         """Return the reason why no request may enter in this step; empty if some may."""
@@ -80,13 +74,13 @@ class WaitingScan:
             return "a running request ran out of blocks in this step"
         if self._state.admission_paused:
             return "admission is paused"
-        return "" if step.bypasses_gates else self._gates.closed(self._state.view)
+        return "" if step.bypass.gates else self._gates.closed(self._state.view)
 
     def _full(self, step: StepInProgress) -> str:
         """Return the cap of the step that is reached, or an empty string."""
         if step.num_tokens_left <= 0:
             return "the step's token budget is used up"
-        has_seat = len(self._state.running) < self._max_num_seqs
+        has_seat = len(self._state.running) < self._state.sizes.max_num_seqs
         if step.num_admissions_left <= 0:
             return "a control's cap on admissions is reached" if has_seat else _NO_SEAT
         step.seat_from = None if has_seat else self._policy_preemption.seat_victim(step)
@@ -97,9 +91,9 @@ class WaitingScan:
         match outcome:
             case Deferred():
                 is_short = outcome.lacks_resource
-                self._waiting.skip(request, outcome.key, outcome.reason, is_short=is_short)
+                self._state.waiting.skip(request, outcome.key, outcome.reason, is_short=is_short)
             case Parked():
-                self._waiting.park(request, outcome.key, outcome.reason)
+                self._state.waiting.park(request, outcome.key, outcome.reason)
             case Rejected():
                 self._ending.finish(request, RequestStatus.FINISHED_ERROR, outcome.reason)
         self._ending.end_requested(but_planned=True)
@@ -115,10 +109,10 @@ class WaitingScan:
         if request.finish is not None:
             return True
         if len(step.passed_over) >= outcome.max_passed:
-            self._waiting.note_reason(request, outcome.reason)
+            self._state.waiting.note_reason(request, outcome.reason)
             step.stopped_by = (request.request_id, outcome.reason)
             return False
-        self._waiting.pass_over(request, outcome.reason)
+        self._state.waiting.pass_over(request, outcome.reason)
         step.passed_over[request.request_id] = outcome.reason
         if outcome.lacks_room:
             step.without_room.append(request)

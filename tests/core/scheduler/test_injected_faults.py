@@ -136,7 +136,7 @@ def grant_nothing(scheduler, monkeypatch):
 
 def drift(scheduler, monkeypatch):
     """I2: a count of computed tokens runs ahead of what is known."""
-    scan = scheduler._running_scan
+    scan = scheduler._parts.running_scan
     run = scan.run
 
     def run_and_drift(step):
@@ -149,7 +149,7 @@ def drift(scheduler, monkeypatch):
 
 def become_negative(scheduler, monkeypatch):
     """I2: a count of computed tokens is reset below zero."""
-    scan = scheduler._running_scan
+    scan = scheduler._parts.running_scan
     run = scan.run
 
     def run_and_reset(step):
@@ -162,7 +162,7 @@ def become_negative(scheduler, monkeypatch):
 
 def seat_too_many(scheduler, monkeypatch):
     """I3: max_num_seqs is not looked at."""
-    monkeypatch.setattr(scheduler._waiting_scan, "_full", lambda step: "")
+    monkeypatch.setattr(scheduler._parts.waiting_scan, "_full", lambda step: "")
 
 
 def compute_without_slots(scheduler, monkeypatch):
@@ -178,21 +178,25 @@ def compute_without_slots(scheduler, monkeypatch):
 
 def starve(scheduler, monkeypatch):
     """E6: running requests are granted nothing, for ever."""
-    monkeypatch.setattr(scheduler._running_scan, "_num_tokens", lambda request, num_new, step: 0)
+    monkeypatch.setattr(
+        scheduler._parts.running_scan, "_num_tokens", lambda request, num_new, step: 0
+    )
     monkeypatch.setattr(scheduler._state.steady, "enabled", False)
 
 
 def end_without_a_reason(scheduler, monkeypatch):
     """E2: an end has no detail."""
-    finish = scheduler._ending.finish
+    finish = scheduler._parts.ending.finish
     monkeypatch.setattr(
-        scheduler._ending, "finish", lambda request, status, detail: finish(request, status, "")
+        scheduler._parts.ending,
+        "finish",
+        lambda request, status, detail: finish(request, status, ""),
     )
 
 
 def tell_an_end_again(scheduler, monkeypatch):
     """E2: what was told to have ended is told again."""
-    commit, told = scheduler._results.commit, {}
+    commit, told = scheduler._parts.results.commit, {}
 
     def commit_and_repeat(plan, output):
         outputs = commit(plan, output)
@@ -200,19 +204,19 @@ def tell_an_end_again(scheduler, monkeypatch):
         outputs.finished.update(told)
         return outputs
 
-    monkeypatch.setattr(scheduler._results, "commit", commit_and_repeat)
+    monkeypatch.setattr(scheduler._parts.results, "commit", commit_and_repeat)
 
 
 def swallow_an_end(scheduler, monkeypatch):
     """E2: an end is never told."""
-    commit = scheduler._results.commit
+    commit = scheduler._parts.results.commit
 
     def commit_and_swallow(plan, output):
         outputs = commit(plan, output)
         outputs.finished.clear()
         return outputs
 
-    monkeypatch.setattr(scheduler._results, "commit", commit_and_swallow)
+    monkeypatch.setattr(scheduler._parts.results, "commit", commit_and_swallow)
 
 
 FAULTS = [
@@ -391,7 +395,7 @@ def test_e7_exception_in_an_update_is_seen(monkeypatch):
     def refuse(*arguments):
         raise IndexError("out of reach")
 
-    monkeypatch.setattr(scheduler._results, "_append", refuse)
+    monkeypatch.setattr(scheduler._parts.results, "_append", refuse)
     with pytest.raises(InvariantError, match=r"^E7: update_from_output\(\) raised IndexError"):
         driver.turn()
 
@@ -430,9 +434,7 @@ def test_i5_block_in_flight_is_handed_out(fenced, monkeypatch):
     driver.add(make_request("A", 9, 12), make_request("B", 9, 2))
     if not fenced:
         in_flight, kv = scheduler._state.in_flight, scheduler.kv_manager
-        free = lambda request: (
-            kv.free(kv.detach(kv.detach(request.view, "finished"), "finished")) or 0
-        )  # noqa: E731
+        free = lambda request: kv.free(kv.detach(request.view, "finished")) or 0  # noqa: E731
         monkeypatch.setattr(in_flight, "free_when_done", free)
     driver.plan()
     driver.plan()

@@ -40,7 +40,7 @@ def chaotic(base, *methods):
                     with contextlib.suppress(StepError):
                         call()
                         raise AssertionError("it reentered")
-                if SCHEDULERS[-1]._turn.doing != "schedule()":
+                if SCHEDULERS[-1]._turns.doing != "schedule()":
                     # (Else it ends right behind the plan, which the driver's check of the
                     # plan cannot know.)
                     SCHEDULERS[-1].abort(f"r{self.ctx.random.randint(0, 20)}")

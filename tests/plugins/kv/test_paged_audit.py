@@ -23,9 +23,9 @@ def kv_with_detached_blocks(*, caches):
 @pytest.mark.parametrize("caches", [False, True])
 def test_block_that_is_released_twice_is_seen(caches):
     kv, blocks = kv_with_detached_blocks(caches=caches)
-    kv.free(kv.detach(blocks, "finished"))
+    kv.free(blocks)
     assert list(kv.audit({})) == []
-    kv.free(kv.detach(blocks[:1], "finished"))
+    kv.free(blocks[:1])
     assert len(list(kv.audit({}))) >= 1
 
 
@@ -35,8 +35,8 @@ def test_block_that_is_released_twice_is_seen(caches):
 )
 def test_null_block_that_is_released_is_seen(caches, seen):
     kv, blocks = kv_with_detached_blocks(caches=caches)
-    kv.free(kv.detach(blocks, "finished"))
-    kv.free(kv.detach([0], "finished"))
+    kv.free(blocks)
+    kv.free([0])
     assert list(kv.audit({})) == [seen]
 
 

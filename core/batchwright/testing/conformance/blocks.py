@@ -41,12 +41,12 @@ class KVConformance(ServingConformance):
         for _ in range(NUM_OPERATIONS):
             view = chance.choice(views)
             if kv.block_ids(view) and chance.random() < 0.3:
-                kv.free(kv.detach(kv.detach(view, "finished"), "finished"))
+                kv.free(kv.detach(view, "finished"))
             else:
                 self._allocate(kv, view, chance)
             assert list(kv.audit({})) == []
         for view in views:
-            kv.free(kv.detach(kv.detach(view, "finished"), "finished"))
+            kv.free(kv.detach(view, "finished"))
         assert kv.num_free_blocks == kv.num_usable_blocks
         assert kv.usage == 0
 
@@ -74,7 +74,7 @@ class KVConformance(ServingConformance):
             hit = kv.lookup(view)
             if kv.allocate(view, view.num_tokens, view.num_tokens, hit) is None:
                 continue
-            kv.free(kv.detach(kv.detach(view, "finished"), "finished"))
+            kv.free(kv.detach(view, "finished"))
             found = kv.lookup(view)
             assert found.num_tokens < view.num_tokens
             assert len(set(found.block_ids)) == len(found.block_ids)
@@ -83,7 +83,7 @@ class KVConformance(ServingConformance):
         kv, views = self._idle(kv={"enable_prefix_caching": False})
         for view in views:
             if kv.allocate(view, view.num_tokens, view.num_tokens) is not None:
-                kv.free(kv.detach(kv.detach(view, "finished"), "finished"))
+                kv.free(kv.detach(view, "finished"))
             assert kv.lookup(view) == NO_HIT
             assert kv.hit_length(view) == 0
 
@@ -97,7 +97,7 @@ class KVConformance(ServingConformance):
         assert kv.block_ids(view) == []
         assert kv.num_free_blocks == free
         assert list(kv.audit({"detached": blocks})) == []
-        kv.free(kv.detach(blocks, "finished"))
+        kv.free(blocks)
         assert kv.num_free_blocks == kv.num_usable_blocks
         assert list(kv.audit({})) == []
 
@@ -107,7 +107,7 @@ class KVConformance(ServingConformance):
         view = views[0]
         assert kv.allocate(view, view.num_tokens, view.num_tokens) is not None
         kv.unpublish(view, 0)
-        kv.free(kv.detach(kv.detach(view, "finished"), "finished"))
+        kv.free(kv.detach(view, "finished"))
         assert kv.lookup(view).num_tokens == 0
         assert list(kv.audit({})) == []
 
@@ -119,11 +119,11 @@ class KVConformance(ServingConformance):
             assert kv.allocate(view, view.num_tokens, view.num_tokens) is not None
             blocks = kv.detach(view, "finished")
             if give_up_first:
-                kv.free(kv.detach(blocks, "finished"))
+                kv.free(blocks)
             kv.unpublish_blocks(blocks)
             assert not set(blocks) & set(kv.published_blocks())
             if not give_up_first:
-                kv.free(kv.detach(blocks, "finished"))
+                kv.free(blocks)
             assert kv.lookup(view).num_tokens == 0
             assert list(kv.audit({})) == []
 
@@ -131,7 +131,7 @@ class KVConformance(ServingConformance):
         kv, views = self._idle()
         view = views[0]
         assert kv.allocate(view, view.num_tokens, view.num_tokens) is not None
-        kv.free(kv.detach(kv.detach(view, "finished"), "finished"))
+        kv.free(kv.detach(view, "finished"))
         assert set(kv.lookup(view).block_ids) <= set(kv.published_blocks())
 
     def test_audit_sees_what_is_released_twice(self) -> None:
@@ -140,8 +140,8 @@ class KVConformance(ServingConformance):
         view = views[0]
         assert kv.allocate(view, view.num_tokens, 0) is not None
         blocks = kv.detach(view, "finished")
-        kv.free(kv.detach(blocks, "finished"))
-        kv.free(kv.detach(blocks, "finished"))
+        kv.free(blocks)
+        kv.free(blocks)
         assert list(kv.audit({})) != []
 
     def test_prefix_cache_is_reset_only_when_idle(self) -> None:
@@ -151,7 +151,7 @@ class KVConformance(ServingConformance):
         before = _books(kv, views)
         assert kv.reset_prefix_cache() is False
         assert _books(kv, views) == before
-        kv.free(kv.detach(kv.detach(view, "finished"), "finished"))
+        kv.free(kv.detach(view, "finished"))
         assert kv.reset_prefix_cache() is True
         assert all(kv.lookup(view) == NO_HIT for view in views)
 
