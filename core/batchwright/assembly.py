@@ -9,6 +9,7 @@ from typing import Any
 
 import attrs
 
+from batchwright.callers.fault_place import place_of_error
 from batchwright.clock import Clock, MonotonicClock
 from batchwright.compat import COMPAT
 from batchwright.config import (
@@ -23,7 +24,6 @@ from batchwright.config.sections import DEFAULT_MAX_MODEL_LEN, DEFAULT_NUM_BLOCK
 from batchwright.context import Context, Sizes
 from batchwright.default_plugins import AUTO, DEFAULT_VICTIM
 from batchwright.exceptions import OUTSIDE, BatchwrightError, PluginError
-from batchwright.fault_place import place_of_error
 from batchwright.plugin_manager import PluginManager
 from batchwright.protocols import (
     Component,

@@ -85,9 +85,6 @@ class RequestView:
             "keep your own state in ctx.data(request)"
         )
 
-    def __setstate__(self, state: tuple[None, dict[str, Any]]) -> None:
-        object.__setattr__(self, "_request", state[1]["_request"])
-
     def __repr__(self) -> str:
         return f"<RequestView of {self._request!r}>"
 

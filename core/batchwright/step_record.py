@@ -10,8 +10,8 @@ from batchwright.read_only import Read
 from batchwright.request_view import RequestView
 
 if TYPE_CHECKING:
-    from batchwright.scheduler.draft import Draft
     from batchwright.scheduler.state import State
+    from batchwright.scheduler.step_in_progress import StepInProgress
 
 
 class StepRecord:
@@ -23,46 +23,46 @@ class StepRecord:
         budget: Tokens that could be granted in this step.
     """
 
-    __slots__ = ("_draft", "_state", "plan", "view")
+    __slots__ = ("_state", "_step", "plan", "view")
 
-    budget: Read[int] = Read("_draft.budget")
-    visited: Read[Mapping[str, int]] = Read("_draft.debts")
+    budget: Read[int] = Read("_step.budget")
+    visited: Read[Mapping[str, int]] = Read("_step.num_new_tokens")
     """Requests whose grant was decided by a visit, with what they owed (tokens).
 
     The others that were granted something are the ``num_batched`` of the decode batch: one
     token owed, one token granted.
     """
-    num_batched: Read[int] = Read("_draft.num_batched")
+    num_batched: Read[int] = Read("_step.num_batched")
     """Requests of the decode batch, which were granted their token without a visit."""
-    new_blocks: Read[Mapping[str, list[int]]] = Read("_draft.tables")
+    new_blocks: Read[Mapping[str, list[int]]] = Read("_step.tables")
     """Blocks that this step sends along: new ones, or an admitted request's table."""
-    waiting_reasons: Read[Mapping[str, str]] = Read("_state.room.new_reasons")
+    waiting_reasons: Read[Mapping[str, str]] = Read("_state.waiting.new_reasons")
     """Why requests wait, where that changed since the last step; empty: no more.
 
     A request that none was ever given for, or an empty one, waits in the queue: behind
     the one in ``stopped_by``, or until the step has room.
     """
-    shortage: Read[bool] = Read("_draft.shortage")
+    shortage: Read[bool] = Read("_step.shortage")
     """True if blocks ran out, so that no request was admitted."""
-    stopped_by: Read[tuple[str | None, str]] = Read("_draft.stopped_by")
+    stopped_by: Read[tuple[str | None, str]] = Read("_step.stopped_by")
     """The request that the waiting scan ended at (None: none in particular), and why."""
-    preempted_for: Read[Mapping[str, str]] = Read("_draft.preempted_for")
+    preempted_for: Read[Mapping[str, str]] = Read("_step.preempted_for")
     """By preempted request, the one that needed its blocks."""
 
-    def __init__(self, plan: SchedulerOutput, draft: Draft, state: State) -> None:
+    def __init__(self, plan: SchedulerOutput, step: StepInProgress, state: State) -> None:
         self.plan = plan
         self.view = state.view
-        self._draft = draft
+        self._step = step
         self._state = state
 
     @property
     def admitted(self) -> Iterator[RequestView]:
         """Requests that began to run in this step, resumed ones among them."""
-        return (request.view for request in self._draft.admitted.values())
+        return (request.view for request in self._step.admitted.values())
 
     def num_new_tokens(self, request_id: str) -> int:
         """Tokens that a granted request owed before this step."""
-        return self._draft.debts.get(request_id, 1)
+        return self._step.num_new_tokens.get(request_id, 1)
 
     def request(self, request_id: str) -> RequestView | None:
         """A live request, or None."""

@@ -47,19 +47,19 @@ class StepView:
     """Running requests in order of admission."""
     step_id: Read[int] = Read("_state.step_id")
     """The step that is being planned, or will be next."""
-    now: Read[float] = Read("_state.now")
+    now: Read[float] = Read("_state.step.now")
     """Seconds on the scheduler's clock, as of the beginning of the step."""
-    num_parked: Read[int] = Read("_state.room.num_parked")
+    num_parked: Read[int] = Read("_state.waiting.num_parked")
     """Waiting requests that no scan touches before their key is notified."""
-    num_prompt_tokens_waiting: Read[int] = Read("_state.room.num_prompt_tokens")
+    num_prompt_tokens_waiting: Read[int] = Read("_state.waiting.num_prompt_tokens")
     """Prompt tokens of waiting requests that have never run."""
     num_usable_blocks: Read[int] = Read("_state.kv.num_usable_blocks")
     """Blocks that requests can hold in all."""
-    num_tokens_left: Read[int] = Read("_state.draft.num_tokens_left")
+    num_tokens_left: Read[int] = Read("_state.step.num_tokens_left")
     """Tokens of this step's budget that are not granted yet."""
-    num_scheduled_tokens: Read[int] = Read("_state.draft.num_scheduled_tokens")
+    num_scheduled_tokens: Read[int] = Read("_state.step.num_scheduled_tokens")
     """Tokens granted so far in this step."""
-    num_admitted: Read[int] = Read("_state.draft.num_admitted")
+    num_admitted: Read[int] = Read("_state.step.num_admitted")
     """Requests admitted so far in this step."""
     next_timer: Read[float | None] = Read("_state.clock_timers.next_time")
     """Seconds on the clock at which a component wants to be called, or None."""
@@ -69,7 +69,7 @@ class StepView:
     unreported_ends: Read[Mapping[str, Finish]] = Read("_state.ended")
     """Requests whose end the next ``update_from_output`` will tell."""
 
-    failed_ids: Read[Sequence[str]] = Read("_state.failed_ids")
+    failed_ids: Read[Sequence[str]] = Read("_state.in_flight.failed_ids")
     """Requests that the last updated step could not compute."""
 
     def __init__(self, state: State) -> None:
@@ -89,7 +89,7 @@ class StepView:
 
         Of running requests that compute their known tokens in pieces; O(such requests).
         """
-        unfinished, num_needed = self._state.draft.unfinished, self._state.kv.num_needed
+        unfinished, num_needed = self._state.step.unfinished, self._state.kv.num_needed
         if not unfinished:
             return 0
         return sum(num_needed(request.view, request.num_tokens) for request in unfinished.values())
@@ -102,12 +102,12 @@ class StepView:
     @property
     def num_waiting(self) -> int:
         """Waiting requests, parked and skipped ones included."""
-        return len(self._state.room) + self._num_giving
+        return len(self._state.waiting) + self._num_giving
 
     @property
     def num_in_flight(self) -> int:
         """Plans that are not updated yet."""
-        return len(self._state.fence.flights)
+        return len(self._state.in_flight.steps)
 
     def next_waiting(self, count: int) -> list[RequestView]:
         """The first requests of the policy's queue, in order; O(count log n)."""
@@ -132,7 +132,7 @@ class StepView:
 
     def audit(self) -> Iterator[str]:
         """Say what is wrong in the books of the KV manager; O(blocks), for checks."""
-        return self._state.kv.audit(self._state.fence.held())
+        return self._state.kv.audit(self._state.in_flight.deferred_blocks())
 
 
 @contextmanager

@@ -14,7 +14,6 @@ from batchwright.exceptions import ConfigError
 from batchwright.option import option
 from batchwright.plugin import SchedulingPolicy
 from batchwright.protocols import Observer, Subcomponent
-from batchwright.scheduler import Scheduler
 from batchwright.testing import Driver, make_plugin, make_request
 
 
@@ -121,15 +120,3 @@ def test_view_names_who_waits_next() -> None:
     Driver(scheduler).add(*(make_request(name, 4, 4) for name in "ABC"))
     assert [request.request_id for request in scheduler.view.next_waiting(2)] == ["A", "B"]
     assert [request.request_id for request in scheduler.view.next_waiting(9)] == ["A", "B", "C"]
-
-
-def test_snapshots_hold_what_is_hosted() -> None:
-    """But for what observers host: they are no part of one."""
-
-    scheduler = make_scheduler()
-    driver = Driver(scheduler)
-    driver.add(make_request("A", 4, 4))
-    driver.turn()
-    copy = Scheduler.restore(scheduler.snapshot(), clock=VirtualClock(1.0))
-    assert copy.view.num_running == 1
-    assert list(copy.requests) == ["A"]

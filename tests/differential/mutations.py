@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from batchwright.protocols import PrefixHit
-from batchwright.scheduler.departures import Departures
-from batchwright.scheduler.draft import Draft
+from batchwright.scheduler.preemption import Preemption
+from batchwright.scheduler.step_in_progress import StepInProgress
 from batchwright_plugins.gate.full_need import FullNeed
 from batchwright_plugins.gate.watermark import Watermark
 from batchwright_plugins.kv.paged import PagedKV
@@ -49,14 +49,14 @@ def first_in_first_out(patch: pytest.MonkeyPatch) -> None:
 @mutation
 def no_refund(patch: pytest.MonkeyPatch) -> None:
     """A victim's grant is not returned to the budget."""
-    take_out = Draft.take_out
+    take_out = StepInProgress.take_out
 
-    def keep(self: Draft, request: Any) -> int:
+    def keep(self: StepInProgress, request: Any) -> int:
         num_tokens = take_out(self, request)
         self.num_tokens_left -= num_tokens
         return num_tokens
 
-    patch.setattr(Draft, "take_out", keep)
+    patch.setattr(StepInProgress, "take_out", keep)
 
 
 @mutation
@@ -186,10 +186,10 @@ def admission_by_the_first_chunk(patch: pytest.MonkeyPatch) -> None:
 @mutation
 def admission_in_spite_of_a_shortage(patch: pytest.MonkeyPatch) -> None:
     """Waiting requests are admitted in a step in which somebody had to yield."""
-    preempt = Departures.preempt
+    preempt = Preemption.preempt
 
-    def forgetful(self: Departures, request: Any, cause: str) -> None:
+    def forgetful(self: Preemption, request: Any, cause: str) -> None:
         preempt(self, request, cause)
-        self._state.draft.shortage = False
+        self._state.step.shortage = False
 
-    patch.setattr(Departures, "preempt", forgetful)
+    patch.setattr(Preemption, "preempt", forgetful)

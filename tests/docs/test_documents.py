@@ -3,7 +3,8 @@
 A fence says what its block is:
 
 - ``python``: runs by itself; ``continue`` goes on where the block before it ended;
-  ``file=PATH`` is the content of that file (under ``tmp/`` it is written there).
+  ``file=PATH`` is the content of that file (under ``tmp/`` it is written there);
+  ``excerpt=PATH:NAME`` is a piece of it (see ``test_excerpts``), and runs nowhere.
 - ``toml``: a configuration, relative to ``examples/``; ``load=PATH`` loads a plugin that
   another block wrote, ``plugin=MODULE`` a package of ``contrib/``; ``project`` is none.
 - ``console``: commands behind ``$``; ``exit=N`` says how they end; ``model`` needs one;
@@ -126,7 +127,10 @@ def test_every_block_is_of_a_kind_that_is_tested() -> None:
     assert {block.kind for block in BLOCKS} == KINDS
 
 
-@pytest.mark.parametrize("block", of_kind("python"), ids=str)
+RUN = [block for block in of_kind("python") if "excerpt" not in block.flags]
+
+
+@pytest.mark.parametrize("block", RUN, ids=str)
 def test_python_block_runs(block: Block, workspace: Path) -> None:
     name = block.flags.get("file", "")
     if name and not name.startswith("tmp/"):
@@ -143,7 +147,8 @@ def code_before(block: Block) -> Iterator[str]:
 
 def continued(block: Block) -> list[Block]:
     """A block, behind those of its kind which it continues."""
-    alike = [b for b in blocks_of(block.document) if b.kind == block.kind]
+    blocks = [b for b in blocks_of(block.document) if "excerpt" not in b.flags]
+    alike = [b for b in blocks if b.kind == block.kind]
     start = index = alike.index(block)
     while "continue" in alike[start].flags:
         start -= 1

@@ -58,7 +58,7 @@ class FastForwarding:
     @property
     def has_candidates(self) -> bool:
         """Whether requests wait that the next step could look at."""
-        return self._state.room.num_in_queue > 0
+        return self._state.waiting.num_in_queue > 0
 
     @property
     def is_full(self) -> bool:
@@ -82,7 +82,7 @@ class FastForwarding:
         num_requests = len(columns.ids)
         if not num_requests or num_requests < len(state.running):
             return None
-        if state.signals or state.token_timers.reached or state.fence.flights:
+        if state.signals or state.token_timers.reached or state.in_flight.steps:
             return None
         if num_requests > state.settings.max_num_scheduled_tokens:
             return None
@@ -124,7 +124,7 @@ class FastForwarding:
         batch.count.value += num_steps - 1
         for request in batch._advance():
             state.token_timers.note(request)
-        state.now = output.last_begin
+        state.step.now = output.last_begin
         if output.ends or batch._at_last_token:
             self._end(output)
 
@@ -151,7 +151,7 @@ class FastForwarding:
         """Give blocks to those that need one, step by step in order of admission."""
         state = self._state
         phases = state.decode_batch._phases
-        if state.keeps_usage:
+        if state.policy.keeps_accounts:
             self._count_blocks(num_steps)
         state.step_count.value += num_steps
         growing = phases.at_over(0, num_steps)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, ClassVar
 
 from attrs import frozen
@@ -110,6 +110,11 @@ class Lifecycle:
 
     def on_finish(self, request: RequestView) -> None:
         """A request ended; ``request.finish`` says how."""
+
+
+def defines(component: object, method: Callable[..., object]) -> bool:
+    """Tell whether a component overrides a method of its contract, as ``Gate.scan``."""
+    return overrides(component, method.__name__)
 
 
 def overrides(component: object, name: str) -> bool:

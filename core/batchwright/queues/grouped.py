@@ -11,7 +11,7 @@ from batchwright.request_view import RequestView
 
 
 def _same(_request: RequestView) -> int:
-    """The key of members that are served as they came; snapshots hold no lambda."""
+    """The key of members that are served as they came."""
     return 0
 
 

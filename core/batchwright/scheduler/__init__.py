@@ -1,6 +1,6 @@
 """The scheduler: one step, two scans."""
 
-from batchwright.scheduler.components import Components
+from batchwright.components import Components
 from batchwright.scheduler.scheduler import Scheduler
 from batchwright.scheduler.settings import SchedulerSettings
 

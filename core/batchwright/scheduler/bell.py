@@ -9,8 +9,6 @@ import threading
 class Bell:
     """Wakes the thread that drives a scheduler.
 
-    A snapshot holds a new one: nothing sleeps on it.
-
     Attributes:
         num_rings: Another number after each ring. Read it before looking for work, and give
             it to ``wait``: a ring in between is not lost.
@@ -20,9 +18,6 @@ class Bell:
         self.num_rings = 0
         self._numbers = itertools.count(1)
         self._rang = threading.Event()
-
-    def __reduce__(self) -> tuple[type[Bell], tuple[()]]:
-        return Bell, ()
 
     def ring(self) -> None:
         """Wake the thread that sleeps; from any thread."""

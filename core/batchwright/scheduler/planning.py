@@ -1,28 +1,32 @@
-"""Turns a finished draft into the plan that the executor gets."""
+"""The plan of a finished step, as the executor gets it."""
 
 from __future__ import annotations
 
 from batchwright.messages import CachedRequestData, NewRequestData, SchedulerOutput
 from batchwright.request import Request
-from batchwright.scheduler.draft import Draft
-from batchwright.scheduler.fence import Flight
+from batchwright.scheduler.in_flight import InFlightStep
 from batchwright.scheduler.state import State
+from batchwright.scheduler.step_in_progress import StepInProgress
 
 
 def commit_plan(state: State) -> SchedulerOutput:
-    """Commit the draft: counts advance, the plan is in flight."""
-    draft = state.draft
-    visited = [state.requests[request_id] for request_id in draft.debts] if draft.debts else []
-    new = [r for r in draft.admitted.values() if not r.on_executor] if draft.admitted else []
-    batch = state.decode_batch.advance(draft.tables) if draft.num_batched else None
+    """Commit a step: counts advance, the plan is in flight."""
+    step = state.step
+    visited = (
+        [state.requests[request_id] for request_id in step.num_new_tokens]
+        if step.num_new_tokens
+        else []
+    )
+    new = [r for r in step.admitted.values() if not r.on_executor] if step.admitted else []
+    batch = state.decode_batch.advance(step.tables) if step.num_batched else None
     plan = SchedulerOutput(
         state.step_id,
         [_new_request(state, request) for request in new] if new else [],
-        _cached_requests(draft, batch.data if batch else CachedRequestData(), visited),
-        draft.tokens,
-        draft.num_scheduled_tokens,
-        draft.draft_tokens,
-        draft.preempted_ids,
+        _cached_requests(step, batch.data if batch else CachedRequestData(), visited),
+        step.tokens,
+        step.num_scheduled_tokens,
+        step.draft_tokens,
+        step.preempted_ids,
         state.finished_ids,
     )
     for request in new:
@@ -36,7 +40,7 @@ def commit_plan(state: State) -> SchedulerOutput:
         requests = batch.requests + visited if visited else batch.requests
         for request in batch.watched:
             state.token_timers.note(request)
-    state.fence.flights.append(Flight(plan, requests, batch, sampling))
+    state.in_flight.steps.append(InFlightStep(plan, requests, batch, sampling))
     state.step_id += 1
     state.step_count.value += 1
     return plan
@@ -47,7 +51,7 @@ def _new_request(state: State, request: Request) -> NewRequestData:
         request.request_id,
         request.prompt_token_ids,
         request.sampling_params,
-        state.draft.tables[request.request_id],
+        state.step.tables[request.request_id],
         request.num_computed_tokens,
         request.output_token_ids,
         request.adapter,
@@ -55,17 +59,17 @@ def _new_request(state: State, request: Request) -> NewRequestData:
 
 
 def _cached_requests(
-    draft: Draft, data: CachedRequestData, visited: list[Request]
+    step: StepInProgress, data: CachedRequestData, visited: list[Request]
 ) -> CachedRequestData:
     """Append visited requests that the executor knows to the columns of the batch."""
     for request in visited:
         if request.on_executor:
             request_id = request.request_id
             data.req_ids.append(request_id)
-            data.new_block_ids.append(draft.tables.get(request_id))
+            data.new_block_ids.append(step.tables.get(request_id))
             data.num_computed_tokens.append(request.num_computed_tokens)
             data.num_output_tokens.append(request.num_output_tokens)
-            if request_id in draft.admitted:
+            if request_id in step.admitted:
                 data.resumed_req_ids.append(request_id)
     return data
 
@@ -76,12 +80,12 @@ def _advance(state: State, visited: list[Request]) -> frozenset[str] | None:
     Returns:
         In a pipeline, the requests for which this step samples a token.
     """
-    draft = state.draft
+    step = state.step
     pipelined = state.settings.pipeline_depth > 1
     sampling = []
     for request in visited:
-        num_tokens = draft.tokens[request.request_id]
-        _count_usage(request, num_tokens, draft.debts[request.request_id])
+        num_tokens = step.tokens[request.request_id]
+        _count_usage(request, num_tokens, step.num_new_tokens[request.request_id])
         request.num_computed_tokens += num_tokens
         if pipelined and request.num_new_tokens <= 0:
             request.num_output_placeholders += 1
@@ -92,15 +96,15 @@ def _advance(state: State, visited: list[Request]) -> frozenset[str] | None:
 
 
 def _count(state: State, num_tokens: int) -> None:
-    draft, counts = state.draft, state.counts
+    step, counts = state.step, state.counts
     counts.steps += 1
     counts.empty_steps += not num_tokens
     counts.scheduled_tokens += num_tokens
-    counts.batched_decodes += draft.num_batched
-    counts.decode_tokens += draft.num_batched
-    if draft.debts:
-        counts.decode_tokens += list(draft.debts.values()).count(1)
-    if draft.tables:
+    counts.batched_decodes += step.num_batched
+    counts.decode_tokens += step.num_batched
+    if step.num_new_tokens:
+        counts.decode_tokens += list(step.num_new_tokens.values()).count(1)
+    if step.tables:
         state.note_used_blocks()
 
 

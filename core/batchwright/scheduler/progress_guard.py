@@ -6,6 +6,7 @@ import logging
 
 from batchwright.messages import SchedulerOutput
 from batchwright.scheduler.state import State
+from batchwright.scheduler.step_in_progress import NO_BYPASS, Bypass
 
 _log = logging.getLogger("batchwright.progress")
 
@@ -44,22 +45,21 @@ class ProgressGuard:
         """True if the last step was empty, and nothing but an event outside can change that."""
         return self._is_outside and not self._state.running
 
-    def steps_in(self) -> bool:
-        """Whether the next step is planned without the plugins' choices."""
+    def bypass(self) -> Bypass:
+        """Return the choices of plugins that the next step does without."""
         state = self._state
-        state.bypass_gates = False
         if self._idle_steps < state.settings.stall_steps:
-            return False
-        state.room.wake_all_deferred()
+            return NO_BYPASS
+        state.waiting.wake_all_deferred()
         if self.awaits_outside:
             self._idle_steps = 0
-            return False
-        state.bypass_gates = not self._is_outside
+            return NO_BYPASS
+        bypass = Bypass(limits=True, gates=not self._is_outside)
         self.num_interventions += 1
         self.last_report = self._report()
-        what = "gates, limits" if state.bypass_gates else "limits"
+        what = "gates, limits" if bypass.gates else "limits"
         _log.warning("%s; %s and controls are bypassed for one step", self.last_report, what)
-        return True
+        return bypass
 
     def after_step(self, plan: SchedulerOutput) -> None:
         """Count steps in which nothing happened though something waits."""
@@ -67,19 +67,19 @@ class ProgressGuard:
             self._idle_steps = 0
             self._is_outside = self.awaits_resource = False
             return
-        state, room = self._state, self._state.room
-        self._stopped_by = state.draft.stopped_by
-        self.awaits_resource = state.draft.lacks_resource
-        self._is_outside = self.awaits_resource or room.num_outside > 0
-        waits = state.running or len(room) > room.num_parked
-        stuck = waits and len(state.fence.flights) <= 1 and not len(state.clock_timers)
+        state, waiting = self._state, self._state.waiting
+        self._stopped_by = state.step.stopped_by
+        self.awaits_resource = state.step.lacks_resource
+        self._is_outside = self.awaits_resource or waiting.num_outside > 0
+        waits = state.running or len(waiting) > waiting.num_parked
+        stuck = waits and len(state.in_flight.steps) <= 1 and not len(state.clock_timers)
         self._idle_steps = self._idle_steps + 1 if stuck and not state.admission_paused else 0
 
     def _report(self) -> str:
         state = self._state
         request_id, reason = self._stopped_by
         if request_id is None:
-            first = state.room.earliest() or next(iter(state.running.values()), None)
+            first = state.waiting.earliest() or next(iter(state.running.values()), None)
             request_id = first.request_id if first is not None else "?"
             reason = reason or (first.waiting_reason if first is not None else "")
         return (

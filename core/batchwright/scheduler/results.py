@@ -5,22 +5,34 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 
+from batchwright.answer_form import form_problem, is_plain
 from batchwright.exceptions import StepError
 from batchwright.messages import ModelOutput, SchedulerOutput, StepOutputs
 from batchwright.request import TOKEN_TYPECODE, Request, RequestStatus
-from batchwright.scheduler.departures import Departures
+from batchwright.scheduler.ending import Ending
 from batchwright.scheduler.failures import Failures
-from batchwright.scheduler.fence import Flight
+from batchwright.scheduler.in_flight import InFlightStep
+from batchwright.scheduler.preemption import Preemption
 from batchwright.scheduler.state import State
 
 
 class Results:
-    """Appends sampled tokens, ends what has reached its end, returns what is free."""
+    """Appends sampled tokens, ends what has reached its end, returns what is free.
 
-    def __init__(self, state: State, departures: Departures) -> None:
+    Args:
+        state: The requests, by place.
+        ending: Ends requests.
+        preemption: Queues preempted requests that have been answered.
+        failures: Ends requests that could not be computed.
+    """
+
+    def __init__(
+        self, state: State, ending: Ending, preemption: Preemption, failures: Failures
+    ) -> None:
         self._state = state
-        self._departures = departures
-        self._failures = Failures(state, departures)
+        self._ending = ending
+        self._preemption = preemption
+        self._failures = failures
         self._stops_early = state.settings.compat.stops_early
         self._max_model_len = state.sizes.max_model_len
 
@@ -32,15 +44,13 @@ class Results:
                 has happened.
         """
         state = self._state
-        flight = self._next_flight(plan)
+        self._check_turn(plan)
         ids = list(plan.num_scheduled_tokens)
         rows = self._rows(ids, output)
-        state.fence.flights.popleft()
-        if state.failed_ids:
-            state.failed_ids = []
         # Before any request ends: one that was aborted while it was computed ended earlier.
-        if state.fence.is_holding:
-            flight.returned = state.fence.lower(plan.step_id)
+        flight = state.in_flight.take_oldest()
+        if state.in_flight.failed_ids:
+            state.in_flight.failed_ids = []
         if output.errors:
             self._failures.end(flight, output.errors)
         first = self._receive_batch(flight, rows)
@@ -55,28 +65,27 @@ class Results:
             self._take_drafts(output)
         if output.logprobs:
             outputs.logprobs = output.logprobs
-        if state.room.num_landing:
-            self._land(flight)
+        if state.waiting.num_unanswered:
+            self._requeue_answered(flight)
         outputs.finished, state.ended = state.ended, {}
         return outputs
 
-    def _next_flight(self, plan: SchedulerOutput) -> Flight:
-        flights = self._state.fence.flights
-        if not flights or (flights[0].plan is not plan and flights[0].plan != plan):
-            turn = f"step {flights[0].plan.step_id} is next" if flights else "none is in flight"
+    def _check_turn(self, plan: SchedulerOutput) -> None:
+        steps = self._state.in_flight.steps
+        if not steps or (steps[0].plan is not plan and steps[0].plan != plan):
+            turn = f"step {steps[0].plan.step_id} is next" if steps else "none is in flight"
             raise StepError(
                 f"update_from_output() got {_name_of(plan)}, but {turn}; "
                 "every plan is updated once, in the order in which it was made"
             )
-        return flights[0]
 
     def _rows(self, ids: list[str], output: ModelOutput) -> list[list[int]]:
-        """What was sampled, a row for every request of the plan, in its order.
+        """Return the sampled tokens, a row for every request of the plan, in its order.
 
         Raises:
             StepError: It has not the form of an answer.
         """
-        if not _is_plain(output) and (problem := _malformed(output)) is not None:
+        if not is_plain(output) and (problem := form_problem(output)) is not None:
             raise StepError(f"update_from_output() got an answer of another form: {problem}")
         rows = output.sampled_token_ids
         if output.req_ids == ids and len(rows) == len(ids):
@@ -87,7 +96,7 @@ class Results:
             raise StepError(f"update_from_output() got ids that are none: {error}") from None
         return [by_id.get(request_id, []) for request_id in ids]
 
-    def _receive_batch(self, flight: Flight, rows: list[list[int]]) -> int:
+    def _receive_batch(self, flight: InFlightStep, rows: list[list[int]]) -> int:
         """Append the tokens of the decode batch, all at once.
 
         Returns:
@@ -103,7 +112,7 @@ class Results:
                 self.end_if_done(request, token)
         return len(flight.batch.requests)
 
-    def _deliver(self, flight: Flight, request: Request, tokens: list[int]) -> list[int]:
+    def _deliver(self, flight: InFlightStep, request: Request, tokens: list[int]) -> list[int]:
         """Append one request's new tokens, up to its end.
 
         Returns:
@@ -119,19 +128,19 @@ class Results:
             self._refuse(flight, request, f"{len(tokens)} tokens where {_expected(drafts)}")
             return []
         if request.status is RequestStatus.RUNNING and drafts:
-            # Rejected drafts were counted as computed when they were granted.
+            # Rejected drafts were counted as computed when they were scheduled.
             request.num_computed_tokens -= len(drafts) + 1 - len(tokens)
         if request.num_output_placeholders and tokens:
             request.num_output_placeholders -= 1
         return self._append(flight, request, tokens)
 
-    def _samples(self, flight: Flight, request: Request) -> bool:
-        """Whether a plan reached a request's last known token, so that one is sampled."""
+    def _samples(self, flight: InFlightStep, request: Request) -> bool:
+        """Tell whether a plan reached a request's last known token, so that one is sampled."""
         if flight.sampling is not None:
             return request.request_id in flight.sampling
         return request.num_new_tokens <= 0
 
-    def _append(self, flight: Flight, request: Request, tokens: list[int]) -> list[int]:
+    def _append(self, flight: InFlightStep, request: Request, tokens: list[int]) -> list[int]:
         state = self._state
         delivered = 0
         for token in tokens:
@@ -158,10 +167,10 @@ class Results:
         if detail is None:
             return False
         status = RequestStatus.FINISHED_STOPPED if stopped else RequestStatus.FINISHED_LENGTH
-        self._departures.finish(request, status, detail)
+        self._ending.finish(request, status, detail)
         return True
 
-    def _refuse(self, flight: Flight, request: Request, answer: str) -> None:
+    def _refuse(self, flight: InFlightStep, request: Request, answer: str) -> None:
         """End a request that the executor answered nonsense for."""
         self._failures.end(flight, {request.request_id: f"the executor answered {answer}"})
 
@@ -182,50 +191,21 @@ class Results:
                 known = array(TOKEN_TYPECODE, drafts)
             except (TypeError, ValueError, OverflowError):
                 detail = f"the executor answered the drafts {drafts!r}, which are no token ids"
-                self._departures.finish(request, RequestStatus.FINISHED_ERROR, detail)
+                self._ending.finish(request, RequestStatus.FINISHED_ERROR, detail)
                 continue
             state.decode_batch.leave(request)
             request.draft_token_ids = known.tolist()
 
-    def _land(self, flight: Flight) -> None:
+    def _requeue_answered(self, flight: InFlightStep) -> None:
         """Queue preempted requests whose last step in flight this was."""
         state = self._state
         for request in flight.requests:
             if (
                 request.status is RequestStatus.PREEMPTED
-                and state.room.where(request) == "landing"
-                and state.fence.last_flight(request) is None
+                and state.waiting.awaits_answer(request)
+                and state.in_flight.last_step_of(request) is None
             ):
-                state.room.landed(request)
-                self._departures.wait_again(request)
-
-
-_COLUMNS = ("req_ids", "sampled_token_ids")
-_TABLES = ("logprobs", "draft_token_ids", "errors", "extras")
-
-
-def _is_plain(output: object) -> bool:
-    """Whether an answer has the usual form, at a glance."""
-    return (
-        type(output) is ModelOutput
-        and type(output.req_ids) is list
-        and type(output.sampled_token_ids) is list
-        and type(output.logprobs) is dict
-        and type(output.draft_token_ids) is dict
-        and type(output.errors) is dict
-    )
-
-
-def _malformed(output: object) -> str | None:
-    """What is wrong with the form of an answer, whatever it says; or None."""
-    if not isinstance(output, ModelOutput):
-        return f"expected a ModelOutput, got {output!r}"
-    for names, kind, expected in ((_COLUMNS, (list, tuple), "a list"), (_TABLES, dict, "a dict")):
-        for name in names:
-            value = getattr(output, name)
-            if not isinstance(value, kind):
-                return f"{name} is {value!r}, expected {expected}"
-    return None
+                self._preemption.answered(request)
 
 
 def _name_of(plan: object) -> str:
@@ -243,14 +223,14 @@ def _expected(drafts: Sequence[int]) -> str:
 
 
 def _stop(request: Request, token: int, *, stops_early: bool) -> str | None:
-    """Which stop one of a request's stop tokens is, or None. Stops count before lengths."""
+    """Name the stop that one of a request's stop tokens is, or None. Stops precede lengths."""
     if request.num_output_tokens < request.sampling_params.min_tokens and not stops_early:
         return None
     return "eos" if token in request.eos_ids else f"stop_token:{token}"
 
 
 def _length(request: Request, max_model_len: int) -> str | None:
-    """Which limit of its length a request has reached, or None."""
+    """Name the limit of its length that a request has reached, or None."""
     num_tokens = len(request.token_ids)
     if num_tokens >= max_model_len:
         return "max_model_len"

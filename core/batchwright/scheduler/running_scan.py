@@ -1,76 +1,85 @@
-"""The first scan of a step: running requests get what they owe."""
+"""The first scan of a step: running requests get the tokens that they have to compute."""
 
 from __future__ import annotations
 
 from operator import attrgetter
 
-from batchwright.protocols.component import overrides
-from batchwright.queues import as_sort_key
-from batchwright.queues.base import SortKey
+from attrs import define
+
+from batchwright.callers.guard import RequestFault
+from batchwright.callers.kv import BlockPool
+from batchwright.callers.limits import Limits
+from batchwright.callers.policy import Policy
 from batchwright.request import Request, RequestStatus
-from batchwright.request_view import RequestView
-from batchwright.scheduler.departures import Departures
-from batchwright.scheduler.faults import RequestFault
-from batchwright.scheduler.limiting import limited
+from batchwright.scheduler.ending import Ending
+from batchwright.scheduler.preemption import Preemption
 from batchwright.scheduler.state import State
+from batchwright.scheduler.step_in_progress import StepInProgress
 
 _view = attrgetter("view")
 
 
+@define(eq=False, slots=False)
 class RunningScan:
-    """Grants running requests ``min(debt, limits, budgets, model length)``.
+    """Schedules ``min(new tokens, limits, budgets, model length)`` of running requests.
 
     If a request gets no blocks, the victim is preempted and the allocation is retried; a
     victim that was planned earlier in the step is taken out of the plan. After a request has
     been preempted for its own sake, the scan ends.
+
+    Args:
+        state: The requests, by place.
+        policy: Orders running requests.
+        limits: Cut their tokens.
+        blocks: The pool.
+        preemption: Preempts requests if blocks run out.
+        ending: Ends requests.
     """
 
-    def __init__(self, state: State, departures: Departures) -> None:
-        self._state = state
-        self._departures = departures
-        self._orders_running = overrides(state.components.policy, "running_key")
+    _state: State
+    _policy: Policy
+    _limits: Limits
+    _blocks: BlockPool
+    _preemption: Preemption
+    _ending: Ending
 
-    def run(self) -> None:
+    def run(self, step: StepInProgress) -> None:
         """Plan the running requests of this step."""
         state = self._state
-        draft = state.draft
-        visits = self._visits()
+        visits = self._visits(step)
         if state.to_end:
-            self._departures.heed_ends(but_planned=True)
+            self._ending.end_requested(but_planned=True)
         for request in visits:
-            if draft.num_tokens_left <= 0:
+            if step.num_tokens_left <= 0:
                 break
             if request.status is not RequestStatus.RUNNING:
                 continue
-            try:
-                if not self._serve(request):
-                    break
-            except RequestFault as fault:
-                self._departures.fail(request, fault)
+            if not self._schedule(request, step):
+                break
             if state.to_end:
-                self._departures.heed_ends(but_planned=True)
+                self._ending.end_requested(but_planned=True)
 
-    def _visits(self) -> list[Request]:
+    def _visits(self, step: StepInProgress) -> list[Request]:
         """Schedule the decode batch if that is exact; return requests to decide about."""
         state = self._state
-        batch, draft = state.decode_batch, state.draft
+        batch = state.decode_batch
         others = batch.others()
-        if not draft.num_decode_tokens_left:
-            return self._ordered(others)
-        num_tokens = min(draft.num_tokens_left, draft.num_decode_tokens_left)
+        if not step.num_decode_tokens_left:
+            return self._in_order(others)
+        num_tokens = min(step.num_tokens_left, step.num_decode_tokens_left)
         if batch.fits(num_tokens, state.kv.num_free_blocks, others) and not (
-            others and self._orders_running and self._may_go_short(others)
+            others and self._policy.orders_running and self._may_go_short(others, step)
         ):
-            self._schedule_batch()
+            self._schedule_batch(step)
             return others
         batch.flush()
-        return self._ordered(list(state.running.values()))
+        return self._in_order(list(state.running.values()))
 
-    def _may_go_short(self, others: list[Request]) -> bool:
+    def _may_go_short(self, others: list[Request], step: StepInProgress) -> bool:
         """Tell whether one of these may get less than it lacks, so that order decides."""
-        state, draft = self._state, self._state.draft
+        state = self._state
         num_batched = len(state.decode_batch)
-        num_tokens = min(draft.num_tokens_left, draft.num_prefill_tokens_left)
+        num_tokens = min(step.num_tokens_left, step.num_prefill_tokens_left)
         free = state.kv.num_free_blocks - len(state.decode_batch.needs_block())
         missing = sum(request.num_new_tokens for request in others)
         # A grant reaches into at most one block more than it fills, before and after.
@@ -78,137 +87,117 @@ class RunningScan:
         most_blocks = slots // state.sizes.block_size + 2 * len(others)
         return num_batched + missing > num_tokens or most_blocks > free
 
-    def _schedule_batch(self) -> None:
+    def _schedule_batch(self, step: StepInProgress) -> None:
         """Schedule a token for each request of the batch; give blocks to those that need one."""
         state = self._state
         batch = state.decode_batch
         growing, filling = batch.needs_block(), batch.completes_block()
-        state.draft.grant_batch(batch.scheduled_tokens())
+        step.schedule_batch(batch.scheduled_tokens())
         if state.sizes.num_lookahead_tokens:
             for request in dict.fromkeys(growing + filling):
-                self._allocate(request, 1)
+                self._allocate(request, 1, step)
         elif growing or filling:
             new = state.kv.allocate_decodes([*map(_view, growing)], [*map(_view, filling)])
-            tables = state.draft.tables
+            tables = step.tables
             for request, block_ids in zip(growing, new, strict=True):
                 tables[request.request_id] = block_ids
                 if request.usage is not None:
                     request.usage.change_num_blocks(len(block_ids))
 
-    def _ordered(self, requests: list[Request]) -> list[Request]:
-        """Sort by the policy's running key, if it has one; who makes it fail is ended."""
-        if not self._orders_running:
-            return requests
-        policy = self._state.components.policy
-        keyed = []
+    def _in_order(self, requests: list[Request]) -> list[Request]:
+        """Put requests in the policy's order; one that makes it fail is ended."""
+        order = self._policy.running_order(requests)
+        for request, fault in order.failed:
+            self._ending.fail(request, fault)
+        return order.requests
 
-        def ask(view: RequestView) -> SortKey:
-            return as_sort_key(policy.running_key(view))
-
-        for request in requests:
-            try:
-                key = self._state.faults.ask_about(request, policy, "running_key", call=ask)
-                keyed.append((key, request))
-            except RequestFault as fault:
-                self._departures.fail(request, fault)
-        return [request for _, request in sorted(keyed, key=lambda pair: pair[0])]
-
-    def _serve(self, request: Request) -> bool:
-        """Grant one request what it can get.
+    def _schedule(self, request: Request, step: StepInProgress) -> bool:
+        """Schedule the tokens that one request can get.
 
         Returns:
             Whether the scan goes on.
         """
-        state = self._state
-        self._trim_drafts(request)
+        if len(request.draft_token_ids) > step.num_draft_tokens:
+            del request.draft_token_ids[step.num_draft_tokens :]
         num_new_tokens = request.num_new_tokens
-        num_tokens = self._grant(request, num_new_tokens)
+        try:
+            num_tokens = self._num_tokens(request, num_new_tokens, step)
+        except RequestFault as fault:
+            self._ending.fail(request, fault)
+            return True
         if num_tokens <= 0:
             if num_new_tokens > 1:
-                state.draft.unfinished[request.request_id] = request
+                step.unfinished[request.request_id] = request
             return True
-        if state.to_end and self._departures.has_to_end(request):
+        to_end = self._state.to_end
+        if to_end and self._ending.has_to_end(request):
             return True  # before it publishes what it will not compute
-        block_ids = self._allocate(request, num_tokens)
-        while block_ids is None:
-            if state.fence.is_holding:
+        while not self._allocate(request, num_tokens, step):
+            if self._state.in_flight.defers_frees:
                 # Blocks are on their way back: no request need yield for them.
-                state.draft.shortage = True
+                step.shortage = True
                 return True
-            if not self._make_room(request):
+            if not self._make_room(request, step):
                 return False
-            if request.status.is_finished or (
-                state.to_end and self._departures.has_to_end(request)
-            ):
+            if self._ending.has_to_end(request):
                 return True
             num_tokens = min(num_tokens, request.num_new_tokens)
-            block_ids = self._allocate(request, num_tokens)
-        state.draft.grant(request, num_tokens, num_new_tokens)
-        self._plan_drafts(request, num_tokens)
-        if state.to_end:
-            self._departures.has_to_end(request)  # no other request counts on its blocks yet
+        step.schedule(request, num_tokens, num_new_tokens)
+        self._plan_drafts(request, num_tokens, step)
+        if to_end:
+            self._ending.has_to_end(request)  # no other request counts on its blocks yet
         return True
 
-    def _grant(self, request: Request, num_new_tokens: int) -> int:
-        """Tokens that one request may get; its last token is never computed."""
-        state = self._state
+    def _num_tokens(self, request: Request, num_new_tokens: int, step: StepInProgress) -> int:
+        """Return the tokens that one request may get; its last token is never computed."""
         room = request.max_total_tokens - 1 - request.num_computed_tokens
-        num_tokens = min(state.draft.running_allowance(num_new_tokens), room)
-        return limited(state, request, num_tokens) if num_tokens > 0 else 0
+        num_tokens = min(step.running_allowance(num_new_tokens), room)
+        if num_tokens <= 0 or step.bypass.limits:
+            return num_tokens
+        return self._limits.cut(request.view, num_tokens, self._state.view)
 
-    def _allocate(self, request: Request, num_tokens: int) -> list[int] | None:
-        """Get slots for a grant; new blocks go into the plan."""
-        state = self._state
-        computed = request.num_computed_tokens + num_tokens
-        lookahead = state.sizes.num_lookahead_tokens
-        block_ids = state.allocate(
-            request,
-            min(computed + lookahead, state.sizes.max_model_len) if lookahead else computed,
-            min(computed, request.num_tokens),
-        )
-        if block_ids is None and lookahead and not state.fits_pool(computed + lookahead):
-            block_ids = state.allocate(request, computed, min(computed, request.num_tokens))
+    def _allocate(self, request: Request, num_tokens: int, step: StepInProgress) -> bool:
+        """Get slots for scheduled tokens; new blocks go into the plan.
+
+        Returns:
+            Whether there were enough.
+        """
+        block_ids = self._blocks.extend(request, request.num_computed_tokens + num_tokens)
         if block_ids:
-            state.draft.tables[request.request_id] = block_ids
+            step.tables[request.request_id] = block_ids
             if request.usage is not None:
                 request.usage.change_num_blocks(len(block_ids))
-        return block_ids
+        return block_ids is not None
 
-    def _make_room(self, request: Request) -> bool:
-        """Make another request yield for one that got no blocks.
+    def _make_room(self, request: Request, step: StepInProgress) -> bool:
+        """Take blocks from another request for one that got none.
 
         Returns:
             Whether it is worth trying again.
         """
-        state = self._state
-        if request.draft_token_ids and not state.fits_pool(
+        blocks = self._blocks
+        if request.draft_token_ids and not blocks.fits(
             request.num_computed_tokens + request.num_new_tokens
         ):
             request.draft_token_ids = []
             return True
-        if not state.fits_pool(request.num_tokens):
-            self._departures.finish(request, RequestStatus.FINISHED_LENGTH, "kv_capacity")
+        if not blocks.fits(request.num_tokens):
+            self._ending.finish(request, RequestStatus.FINISHED_LENGTH, "kv_capacity")
             return True
-        if self._departures.reclaim_any():
+        if self._preemption.reclaim_last():
             return True
-        state.draft.shortage = True
-        victim = self._departures.victim_for(request)
-        state.draft.preempted_for[victim.request_id] = request.request_id
-        self._departures.preempt(victim, "shortage")
+        step.shortage = True
+        victim = self._preemption.victim_for(request)
+        step.preempted_for[victim.request_id] = request.request_id
+        self._preemption.preempt(victim, "shortage")
         return victim is not request
 
-    def _trim_drafts(self, request: Request) -> None:
-        """Cut drafts to the step's cap."""
-        if len(request.draft_token_ids) > self._state.draft.num_draft_tokens:
-            del request.draft_token_ids[self._state.draft.num_draft_tokens :]
-
-    def _plan_drafts(self, request: Request, num_tokens: int) -> None:
-        """Note which drafts the grant covers; the others are dropped."""
+    def _plan_drafts(self, request: Request, num_tokens: int, step: StepInProgress) -> None:
+        """Note which drafts the scheduled tokens cover; the others are dropped."""
         if not request.draft_token_ids:
             return
         known = request.num_tokens + request.num_output_placeholders
         num_drafts = request.num_computed_tokens + num_tokens - known
         if num_drafts > 0:
-            drafts = request.draft_token_ids[:num_drafts]
-            self._state.draft.draft_tokens[request.request_id] = drafts
+            step.draft_tokens[request.request_id] = request.draft_token_ids[:num_drafts]
         request.draft_token_ids = []

@@ -12,7 +12,7 @@ class SchedulerSettings:
     """Settings of the step itself.
 
     Args:
-        max_num_scheduled_tokens: Tokens granted in a step at most.
+        max_num_scheduled_tokens: Tokens scheduled in a step at most.
         pipeline_depth: Plans that may be in flight at once.
         max_policy_preemptions: Times that a request yields voluntarily; then it is immune.
         group_time_to_live: Seconds that a group is remembered after its last request.

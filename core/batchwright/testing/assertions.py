@@ -99,19 +99,19 @@ def _left_over(scheduler: Scheduler) -> Iterator[Violation]:
 
 
 def _counts(state: State) -> dict[str, int]:
-    room = state.room
+    waiting = state.waiting
     return {
         "live requests": len(state.requests),
         "running requests": len(state.running),
-        "waiting requests": len(room),
-        "queued requests": room.num_in_queue,
-        "parked requests": room.num_parked,
-        "landing requests": room.num_landing,
-        "keys that no request waits for": len(room._by_key),
-        "waiting prompt tokens": room.num_prompt_tokens,
+        "waiting requests": len(waiting),
+        "queued requests": waiting.num_in_queue,
+        "parked requests": waiting.num_parked,
+        "unanswered requests": waiting.num_unanswered,
+        "keys that no request waits for": len(waiting._by_key),
+        "waiting prompt tokens": waiting.num_prompt_tokens,
         "running requests outside the decode batch": len(state.decode_batch.others()),
         "requests in the decode batch": len(state.decode_batch),
-        "plans in flight": len(state.fence.flights),
+        "plans in flight": len(state.in_flight.steps),
         "untold ends": len(state.ended),
-        "held blocks": len(state.fence.held()),
+        "held blocks": len(state.in_flight.deferred_blocks()),
     }

@@ -152,9 +152,8 @@ class DecisionTrail:
         idle = line.get("left_out", ())
         carried = [key for key in self.running if key not in grants and key not in idle]
         if len(carried) != line.get("decode_batch", 0):
-            raise ValueError(
-                f"{len(carried)} requests are in the decode batch, not {line.get('decode_batch', 0)}"
-            )
+            said = line.get("decode_batch", 0)
+            raise ValueError(f"{len(carried)} requests are in the decode batch, not {said}")
         self.grants = dict.fromkeys(carried, 1) | grants
 
     def _check_live(self, request_id: str) -> None:

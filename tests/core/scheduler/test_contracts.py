@@ -1,4 +1,4 @@
-"""What components share: yielding, groups, predictions, features, snapshots, hosts."""
+"""What components share: yielding, groups, predictions, features, hosts."""
 
 from __future__ import annotations
 
@@ -6,21 +6,13 @@ from typing import Any
 
 import pytest
 
-from batchwright import (
-    BatchwrightError,
-    ConfigError,
-    ModelOutput,
-    PluginError,
-    RequestRefusedError,
-    RequestStatus,
-)
+from batchwright import ConfigError, PluginError, RequestRefusedError, RequestStatus
 from batchwright.plugin_manager import PluginManager
 from batchwright.protocols import (
     Feature,
     FeatureComponent,
     Gate,
     KVManager,
-    Observer,
     Predictor,
     SchedulingPolicy,
     WorkerSide,
@@ -354,90 +346,6 @@ class TestFeatures:
         )
         with pytest.raises(RequestRefusedError, match="feature 'doors': a door is named by"):
             b.add("a", 4, 2, features={"doors": 3})
-
-
-class Remembers(SchedulingPolicy):
-    """Orders by a draw, and by what it remembers."""
-
-    name = "remembers"
-
-    def setup(self) -> None:
-        self.seen: list[str] = []
-
-    def key(self, request: Any) -> Any:
-        return self.ctx.random.random()
-
-    def on_admit(self, request: Any, hit: int, need: int) -> None:
-        self.seen.append(request.request_id)
-        self.ctx.call_at_tokens(request, num_computed_tokens=request.num_prompt_tokens + 3)
-
-
-class TestSnapshots:
-    @pytest.mark.parametrize("depth", [1, 2])
-    @pytest.mark.parametrize("taken_at", [0, 3, 7])
-    def test_a_restored_run_equals_the_uninterrupted_one(
-        self, make_bench: Any, depth: int, taken_at: int
-    ) -> None:
-        from batchwright import Scheduler, VirtualClock
-
-        plugin = make_plugin(policy=[Remembers])
-        options = {"block_size": 4, "usable": 12, "policy": "remembers", "budget": 24}
-        b = make_bench(plugins=[plugin], pipeline_depth=depth, max_num_seqs=4, **options)
-        for i in range(8):
-            b.add(f"r{i}", [i] * (4 + 3 * i % 9), 6, client=f"c{i % 2}")
-        for _ in range(taken_at):
-            b.step()
-        copy = Scheduler.restore(b.scheduler.snapshot(), clock=VirtualClock())
-        ours, theirs = run_out(b.scheduler), run_out(copy)
-        assert ours == theirs
-        assert copy.components.policy.seen == b.scheduler.components.policy.seen
-
-    def test_plans_in_flight_are_updated_after_it(self, make_bench: Any) -> None:
-        """A plan is known by what it says: the restored scheduler made its own copy."""
-        from batchwright import Scheduler, VirtualClock
-
-        b = make_bench(pipeline_depth=2)
-        b.add("a", 4, 3)
-        plan = b.scheduler.schedule()
-        copy = Scheduler.restore(b.scheduler.snapshot(), clock=VirtualClock())
-        assert copy.update_from_output(plan, ModelOutput(["a"], [[7]])).new_token_ids == [[7]]
-
-    def test_who_cannot_be_written_down_is_named(self, make_bench: Any) -> None:
-        class Holds(SchedulingPolicy):
-            name = "holds"
-
-            def setup(self) -> None:
-                self.secret = lambda: None
-
-        b = make_bench(plugins=[make_plugin(policy=[Holds])], policy="holds")
-        with pytest.raises(BatchwrightError, match=r"policy 'holds'.*no snapshot can"):
-            b.scheduler.snapshot()
-
-    def test_observers_are_left_out(self, make_bench: Any) -> None:
-        from batchwright import Scheduler
-
-        b = make_bench(sections={"observer": [{"use": "stats"}]})
-        b.add("a", 4, 2)
-        b.step()
-        copy = Scheduler.restore(b.scheduler.snapshot(), clock=b.scheduler.clock)
-        assert [type(o) for o in copy.components.observers] == [Observer]
-        run_out(copy)
-
-
-def run_out(scheduler: Any) -> list[Any]:
-    """Drive to the end; every token is a function of how many are known."""
-    from batchwright import ModelOutput
-
-    plans = []
-    while scheduler.has_unfinished:
-        plan = scheduler.schedule()
-        plans.append((dict(plan.num_scheduled_tokens), plan.scheduled_cached_reqs.new_block_ids))
-        due = [i for i in plan.num_scheduled_tokens if scheduler.requests[i].num_new_tokens <= 0]
-        rows = {i: [100 + len(scheduler.requests[i].token_ids)] for i in due}
-        ids = list(plan.num_scheduled_tokens)
-        output = ModelOutput(ids, [rows.get(i, []) for i in ids])
-        scheduler.update_from_output(plan, output)
-    return plans
 
 
 class TestIdleMethods:

@@ -9,7 +9,7 @@ from batchwright.assembly import scheduler_from_config
 from batchwright.clock import VirtualClock
 from batchwright.exceptions import InvariantError
 from batchwright.request import Finish, RequestStatus
-from batchwright.scheduler.draft import Draft
+from batchwright.scheduler.step_in_progress import StepInProgress
 from batchwright.testing import Driver, ScriptedExecutor, check_idle, fakes, make_request
 
 
@@ -109,12 +109,12 @@ def forget_to_send_a_block(scheduler, monkeypatch):
 
 def overspend(scheduler, monkeypatch):
     """I1: the budget is not looked at."""
-    monkeypatch.setattr(Draft, "allowance", lambda draft, num_new_tokens: num_new_tokens)
+    monkeypatch.setattr(StepInProgress, "allowance", lambda step, num_new_tokens: num_new_tokens)
 
 
 def forget_the_refund(scheduler, monkeypatch):
     """E3: what a victim had been granted is not returned to the budget."""
-    take_out = Draft.take_out
+    take_out = StepInProgress.take_out
 
     def take_without_refund(draft, request):
         left = draft.num_tokens_left
@@ -122,26 +122,26 @@ def forget_the_refund(scheduler, monkeypatch):
         draft.num_tokens_left = left
         return num_tokens
 
-    monkeypatch.setattr(Draft, "take_out", take_without_refund)
+    monkeypatch.setattr(StepInProgress, "take_out", take_without_refund)
 
 
 def grant_nothing(scheduler, monkeypatch):
     """E3: a grant of 0 tokens gets into the plan."""
-    grant = Draft.grant
+    schedule = StepInProgress.schedule
     monkeypatch.setattr(
-        Draft,
-        "grant",
-        lambda draft, request, num_tokens, num_new_tokens: grant(draft, request, 0, num_new_tokens),
+        StepInProgress,
+        "schedule",
+        lambda step, request, num_tokens, num_new: schedule(step, request, 0, num_new),
     )
 
 
 def drift(scheduler, monkeypatch):
     """I2: a count of computed tokens runs ahead of what is known."""
-    scan = scheduler._running_scan
+    scan = scheduler._parts.running_scan
     run = scan.run
 
-    def run_and_drift():
-        run()
+    def run_and_drift(step):
+        run(step)
         for request in scheduler.running:
             request.num_computed_tokens += 1
 
@@ -150,11 +150,11 @@ def drift(scheduler, monkeypatch):
 
 def become_negative(scheduler, monkeypatch):
     """I2: a count of computed tokens is reset below zero."""
-    scan = scheduler._running_scan
+    scan = scheduler._parts.running_scan
     run = scan.run
 
-    def run_and_reset():
-        run()
+    def run_and_reset(step):
+        run(step)
         for request in scheduler.running:
             request.num_computed_tokens = -100
 
@@ -163,7 +163,7 @@ def become_negative(scheduler, monkeypatch):
 
 def seat_too_many(scheduler, monkeypatch):
     """I3: max_num_seqs is not looked at."""
-    monkeypatch.setattr(scheduler._waiting_scan, "_full", lambda: None)
+    monkeypatch.setattr(scheduler._parts.waiting_scan, "_full", lambda step: "")
 
 
 def compute_without_slots(scheduler, monkeypatch):
@@ -179,21 +179,25 @@ def compute_without_slots(scheduler, monkeypatch):
 
 def starve(scheduler, monkeypatch):
     """E6: running requests are granted nothing, for ever."""
-    monkeypatch.setattr(scheduler._running_scan, "_grant", lambda request, num_new_tokens: 0)
+    monkeypatch.setattr(
+        scheduler._parts.running_scan, "_num_tokens", lambda request, num_new, step: 0
+    )
     monkeypatch.setattr(scheduler._state.decode_batch, "is_enabled", False)
 
 
 def end_without_a_reason(scheduler, monkeypatch):
     """E2: an end has no detail."""
-    finish = scheduler._departures.finish
+    finish = scheduler._parts.ending.finish
     monkeypatch.setattr(
-        scheduler._departures, "finish", lambda request, status, detail: finish(request, status, "")
+        scheduler._parts.ending,
+        "finish",
+        lambda request, status, detail: finish(request, status, ""),
     )
 
 
 def tell_an_end_again(scheduler, monkeypatch):
     """E2: what was told to have ended is told again."""
-    commit, told = scheduler._results.commit, {}
+    commit, told = scheduler._parts.results.commit, {}
 
     def commit_and_repeat(plan, output):
         outputs = commit(plan, output)
@@ -201,19 +205,19 @@ def tell_an_end_again(scheduler, monkeypatch):
         outputs.finished.update(told)
         return outputs
 
-    monkeypatch.setattr(scheduler._results, "commit", commit_and_repeat)
+    monkeypatch.setattr(scheduler._parts.results, "commit", commit_and_repeat)
 
 
 def swallow_an_end(scheduler, monkeypatch):
     """E2: an end is never told."""
-    commit = scheduler._results.commit
+    commit = scheduler._parts.results.commit
 
     def commit_and_swallow(plan, output):
         outputs = commit(plan, output)
         outputs.finished.clear()
         return outputs
 
-    monkeypatch.setattr(scheduler._results, "commit", commit_and_swallow)
+    monkeypatch.setattr(scheduler._parts.results, "commit", commit_and_swallow)
 
 
 FAULTS = [
@@ -295,7 +299,7 @@ def test_e1_leak_is_seen_when_idle(monkeypatch):
 def test_e1_remembered_request_is_seen_when_idle():
     """E1: a request that is left in the waiting room is missed at the end."""
     scheduler = scheduler_of()
-    scheduler._state.room._enter(make_request("A", 11, 3))
+    scheduler._state.waiting._enter(make_request("A", 11, 3))
     with pytest.raises(InvariantError, match=r"^E1: 1 waiting requests are left"):
         check_idle(scheduler)
 
@@ -378,7 +382,7 @@ def test_hashes_are_taken_back():
 def test_e3_victim_left_in_the_plan_is_seen(monkeypatch):
     """E3: a victim that was planned earlier in the step is not taken out of the plan."""
     driver = planned_and_taken_out()
-    monkeypatch.setattr(Draft, "take_out", lambda draft, request: 0)
+    monkeypatch.setattr(StepInProgress, "take_out", lambda draft, request: 0)
     with pytest.raises(InvariantError, match=r"^E3: request 'L' is scheduled and does not run"):
         driver.finish()
 
@@ -392,7 +396,7 @@ def test_e7_exception_in_an_update_is_seen(monkeypatch):
     def refuse(*arguments):
         raise IndexError("out of reach")
 
-    monkeypatch.setattr(scheduler._results, "_append", refuse)
+    monkeypatch.setattr(scheduler._parts.results, "_append", refuse)
     with pytest.raises(InvariantError, match=r"^E7: update_from_output\(\) raised IndexError"):
         driver.turn()
 
@@ -402,8 +406,8 @@ def test_e7_notice_for_an_ended_request_is_seen(monkeypatch):
     scheduler = scheduler_of(gate=[{"use": "hint"}])
     driver = Driver(scheduler)
     driver.add(make_request("A", 6, 6, hints={"park": "x"}), make_request("B", 6, 6))
-    room = scheduler._state.room
-    monkeypatch.setattr(room, "_forget_aside", lambda request: room._aside.pop("A"))
+    waiting = scheduler._state.waiting
+    monkeypatch.setattr(waiting, "_forget_aside", lambda request: waiting._aside.pop("A"))
     driver.abort("A")
     scheduler.signal("x")
     with pytest.raises(InvariantError, match=r"^E7: schedule\(\) raised KeyError: 'A'"):
@@ -430,10 +434,9 @@ def test_i5_block_in_flight_is_handed_out(fenced, monkeypatch):
     driver = Driver(scheduler, depth=2)
     driver.add(make_request("A", 9, 12), make_request("B", 9, 2))
     if not fenced:
-        fence, kv = scheduler._state.fence, scheduler.kv_manager
-        monkeypatch.setattr(
-            fence, "release", lambda request, cause: kv.free(kv.detach(request.view, cause)) or 0
-        )
+        in_flight, kv = scheduler._state.in_flight, scheduler.kv_manager
+        free = lambda request, cause: kv.free(kv.detach(request.view, cause)) or 0  # noqa: E731
+        monkeypatch.setattr(in_flight, "free_when_done", free)
     driver.plan()
     driver.plan()
     driver.abort("A")

@@ -536,3 +536,40 @@ class TestPlaces:
         with caplog.at_level(level, "batchwright.faults"):
             self.fault(written("return 1 / 0"))
         assert shown == ("return 1 / 0" in caplog.text)
+
+
+class TestMethodsThatAreMoreThanMethods:
+    """A fault names the method by which the contract knows it, and its component."""
+
+    def test_static_method(self, make_bench: Any) -> None:
+        class Static(Gate):
+            name = "static"
+
+            @staticmethod
+            def candidate(request: Any, view: Any) -> Any:
+                return 7
+
+        b = bench_with(make_bench, "gate", Static)
+        b.add("a", 4, 2)
+        b.step()
+        assert "gate 'static'" in b.finished["a"].detail
+        assert "pre_filter() returned 7, expected a Verdict" in b.finished["a"].detail
+
+    def test_decorated_method(self, make_bench: Any) -> None:
+        def logged(method: Any) -> Any:
+            def wrapper(self: Any, *args: Any) -> Any:
+                return method(self, *args)
+
+            return wrapper
+
+        class Decorated(Gate):
+            name = "decorated"
+
+            @logged
+            def filter(self, request: Any, need: Any, hit: Any, view: Any) -> Any:
+                raise ValueError("no")
+
+        b = bench_with(make_bench, "gate", Decorated)
+        b.add("a", 4, 2)
+        b.step()
+        assert "filter() raised ValueError: no" in b.finished["a"].detail

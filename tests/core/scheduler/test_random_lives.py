@@ -13,7 +13,7 @@ from batchwright.exceptions import InvariantError, RequestRefusedError, StepErro
 from batchwright.plugin_manager import PluginManager
 from batchwright.protocols import Caps, Control, Gate, Limit, Observer, Resource
 from batchwright.scheduler.failures import Failures
-from batchwright.scheduler.yielding import Yielding
+from batchwright.scheduler.policy_preemption import PolicyPreemption
 from batchwright.testing import Driver, ScriptedExecutor, fakes, make_plugin
 from batchwright.testing.strategies import RequestPlan
 from batchwright_lab.simulation.assembly import SimulatorAssembly
@@ -40,7 +40,7 @@ def chaotic(base, *methods):
                     with contextlib.suppress(StepError):
                         call()
                         raise AssertionError("it reentered")
-                if SCHEDULERS[-1]._doing != "schedule()":
+                if SCHEDULERS[-1]._turns.doing != "schedule()":
                     # (Else it ends right behind the plan, which the driver's check of the
                     # plan cannot know.)
                     SCHEDULERS[-1].abort(f"r{self.ctx.random.randint(0, 20)}")
@@ -370,7 +370,7 @@ def test_hostile_components_break_no_promise(seeds):
 
 def lend_without_care(monkeypatch):
     """A request leaves the plan though another one has adopted what it was to compute."""
-    monkeypatch.setattr(Yielding, "_fills_any", lambda *arguments: False)
+    monkeypatch.setattr(PolicyPreemption, "_fills_any", lambda *arguments: False)
 
 
 def keep_published(monkeypatch):

@@ -265,15 +265,6 @@ class Loses(SchedulingPolicy):
         pass
 
 
-class Secretive(SchedulingPolicy):
-    """Holds what no snapshot can."""
-
-    name = "secretive"
-
-    def setup(self) -> None:
-        self.secret = lambda: 0
-
-
 class Mute(SchedulingPolicy):
     name = "mute"
 
@@ -631,7 +622,6 @@ BAD: list[tuple[str, type, str]] = [
     ("policy", Rekeys, "test_steps_cost_nothing_for_requests_that_wait"),
     ("policy", Quarrels, "test_displacing_goes_one_way"),
     ("policy", Loses, "test_requeue_puts_a_request_back_once"),
-    ("policy", Secretive, "test_snapshot_goes_on_as_if_nothing_had_happened"),
     ("policy", Mute, "test_docstring_says_what_it_is"),
     ("policy", Unsaid, "test_options_are_documented"),
     ("gate", Closed, "test_request_that_is_alone_is_served"),

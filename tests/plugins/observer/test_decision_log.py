@@ -123,17 +123,14 @@ def test_log_alone_says_who_stands_where_and_why(tmp_path, seed, backfill):
     )
     seen = []
     for driver in random_run(scheduler, seed):
-        room = scheduler._state.room
+        waiting = [r for r in scheduler.requests.values() if r not in scheduler.running]
+        queue = scheduler.components.policy.queue
         seen.append(
             {
                 "scheduled": dict(driver.recorder.grants[-1]),
                 "running": [request.request_id for request in scheduler.running],
-                "waiting": {v.request_id: v.waiting_reason for v in room.in_order()},
-                "aside": {
-                    v.request_id: v.waiting_reason
-                    for v in room.in_order()
-                    if room.where(scheduler.requests[v.request_id]) != "queue"
-                },
+                "waiting": {r.request_id: r.waiting_reason for r in waiting},
+                "aside": {r.request_id: r.waiting_reason for r in waiting if r.view not in queue},
             }
         )
     scheduler.close()

@@ -49,7 +49,7 @@ def test_a_violation_is_no_fault_of_the_observer(caplog):
         with pytest.raises(InvariantError, match=r"^E5: block 3 has 1 references") as caught:
             scheduler.schedule()
         assert caught.value.invariant == "E5"
-        scheduler._state.fence.flights.clear()
+        scheduler._state.in_flight.steps.clear()
     assert "disabled" not in caplog.text
 
 

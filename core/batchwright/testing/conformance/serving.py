@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import random
 from typing import Any, ClassVar
 
 import pytest
 
-from batchwright.clock import VirtualClock
 from batchwright.exceptions import RequestRefusedError
 from batchwright.request import Request
 from batchwright.scheduler import Scheduler
@@ -16,7 +14,6 @@ from batchwright.testing.arrivals import odd_requests, random_arrivals
 from batchwright.testing.conformance.base import Conformance
 from batchwright.testing.driver import Driver
 from batchwright.testing.executor import ScriptedExecutor
-from batchwright.testing.recorder import plain
 from batchwright.testing.spy import Spy
 
 Arrivals = dict[int, list[Request]]
@@ -116,31 +113,6 @@ class ServingConformance(Conformance):
         first, second = (self.serve(self.scheduler(), self.arrivals(7)) for _ in range(2))
         assert first.recorder.plans == second.recorder.plans
         assert first.recorder.finished == second.recorder.finished
-
-    def test_snapshot_goes_on_as_if_nothing_had_happened(self) -> None:
-        """A restored scheduler plans what the original does."""
-        arrivals = self.arrivals(3)
-        driver = self.driver(self.scheduler())
-        for step in range(12):
-            self._arrive(driver, arrivals.get(step, ()))
-            self.before_step(driver)
-            driver.turn()
-        clock = VirtualClock(driver.scheduler.clock.now())
-        restored = Scheduler.restore(driver.scheduler.snapshot(), clock=clock)
-        assert isinstance(driver.executor, ScriptedExecutor)
-        twin = Driver(restored, copy.deepcopy(driver.executor))
-        for _ in range(60):
-            assert self._plan_of(driver) == self._plan_of(twin)
-
-    def _plan_of(self, driver: Driver) -> Any:
-        """One step, unchecked: a twin's driver does not know what came before."""
-        self.before_step(driver)
-        scheduler = driver.scheduler
-        plan = scheduler.schedule()
-        assert isinstance(scheduler.clock, VirtualClock)
-        scheduler.clock.advance(1.0)
-        scheduler.update_from_output(plan, driver.executor.run(plan))
-        return plain(plan)
 
     def _arrive(self, driver: Driver, requests: Any) -> None:
         for request in requests:

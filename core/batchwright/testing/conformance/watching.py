@@ -14,7 +14,6 @@ from batchwright.protocols import (
     Resource,
     WorkerSide,
 )
-from batchwright.scheduler import Scheduler
 from batchwright.testing.conformance.base import Conformance
 from batchwright.testing.conformance.serving import Arrivals, ServingConformance
 
@@ -49,13 +48,6 @@ class ObserverConformance(ServingConformance):
         scheduler = self.scheduler()
         for component in scheduler.components:
             component.close()
-
-    def test_snapshot_goes_on_as_if_nothing_had_happened(self) -> None:
-        """Observers belong to the run that is watched; a snapshot leaves them out."""
-        driver = self.driver(self.scheduler())
-        self._arrive(driver, self.arrivals()[0])
-        driver.turn()
-        Scheduler.restore(driver.scheduler.snapshot(), clock=driver.scheduler.clock).schedule()
 
 
 class FeatureConformance(ServingConformance):

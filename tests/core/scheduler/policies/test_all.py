@@ -1,20 +1,18 @@
-"""What holds for all of them: public means only, short, right under stress, resumable."""
+"""What holds for all of them: public means only, short, right under stress."""
 
 from __future__ import annotations
 
 import ast
-import copy
 import io
 import random
 import tokenize
-from collections import deque
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from batchwright import Request, Scheduler, VirtualClock
-from batchwright.testing import Recorder, ScriptedExecutor, drive, make_request
+from batchwright import Request, Scheduler
+from batchwright.testing import drive, make_request
 
 PLUGINS = sorted(Path(__file__).with_name("plugins").glob("*.py"))
 MODULES = [path.stem for path in PLUGINS]
@@ -128,51 +126,3 @@ def test_random_runs_keep_all_invariants(tight: Any, module: str, seed: int, dep
     assert scheduler.fault_counts == {}
     assert scheduler.guard.num_interventions == 0
     assert {end.partition("/")[0] for end in driver.recorder.finished.values()} == {"length"}
-
-
-class Run:
-    """Drives a scheduler by hand, so that it can be left in the middle of everything."""
-
-    def __init__(self, scheduler: Scheduler, executor: ScriptedExecutor, depth: int) -> None:
-        self.scheduler = scheduler
-        self.executor = executor
-        self.depth = depth
-        self.flying: deque[Any] = deque()
-        self.recorder = Recorder()
-
-    def steps(self, arrivals: dict[int, list[Request]], start: int, stop: int) -> None:
-        for step in range(start, stop):
-            for request in arrivals.get(step, ()):
-                self.scheduler.add_request(request)
-            plan = self.scheduler.schedule()
-            self.scheduler.clock.advance(1.0)  # type: ignore[attr-defined]
-            self.recorder.planned(plan)
-            self.flying.append((plan, self.executor.run(plan)))
-            if len(self.flying) == self.depth:
-                outputs = self.scheduler.update_from_output(*self.flying.popleft())
-                self.recorder.updated(outputs)
-
-    def twin(self) -> Run:
-        """The same from a snapshot, with its own memory and its own plans in flight."""
-        clock = VirtualClock(self.scheduler.clock.now())
-        twin = Run(Scheduler.restore(self.scheduler.snapshot(), clock=clock), None, self.depth)
-        twin.executor, twin.flying = copy.deepcopy((self.executor, self.flying))
-        return twin
-
-
-@pytest.mark.parametrize("depth", [1, 2])
-@pytest.mark.parametrize("taken_at", [7, 25, 55])
-@pytest.mark.parametrize("module", MODULES)
-def test_a_restored_run_equals_the_uninterrupted_one(
-    tight: Any, module: str, taken_at: int, depth: int
-) -> None:
-    scheduler = tight(module, depth)
-    executor = ScriptedExecutor.standalone(scheduler.sizes.num_blocks, 4)
-    run = Run(scheduler, executor, depth)
-    run.steps(workload(9), 0, taken_at)
-    twin = run.twin()
-    run.recorder = Recorder()
-    run.steps(workload(9), taken_at, 300)
-    twin.steps(workload(9), taken_at, 300)
-    assert len(run.scheduler.requests) == 0
-    assert run.recorder == twin.recorder

@@ -12,7 +12,7 @@ from batchwright.protocols.component import Component
 
 __all__ = ["place_of_answer", "place_of_error"]
 
-_CORE: Final = f"{Path(__file__).resolve().parent}"
+_CORE: Final = f"{Path(__file__).resolve().parents[1]}"
 
 
 def place_of_error(cls: type[Component], error: BaseException) -> str:

@@ -1,42 +1,43 @@
-"""Waiting requests: in the policy's queue, deferred until a key, or parked on one."""
+"""Requests that wait: in the policy's queue, deferred until a key, or parked on one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
-from batchwright.protocols import SchedulingPolicy
-from batchwright.queues import Ticket, WaitingQueue
+from batchwright.callers.guard import Expected, RequestFault
+from batchwright.callers.policy import Policy
+from batchwright.queues import Ticket
 from batchwright.request import Request, RequestStatus
 from batchwright.request_view import RequestView
-from batchwright.scheduler.faults import Faults
 
 
-class WaitingRoom:
+class WaitingRequests:
     """All requests that do not run, each in exactly one place.
 
     A request that is deferred or parked keeps a ticket to its place in the queue and
     costs nothing until its key comes.
 
     Args:
-        policy: Whose queue it is.
-        faults: Where a failing queue is counted.
+        policy: The policy, which has the queue.
+
+    Attributes:
+        num_parked: Requests that wait for an event outside.
+        num_prompt_tokens: Prompt tokens of requests that have never run.
+        new_reasons: Reasons why requests wait, where one changed since the last plan;
+            empty: none any more.
     """
 
-    def __init__(self, policy: SchedulingPolicy, faults: Faults) -> None:
+    def __init__(self, policy: Policy) -> None:
         self._policy = policy
-        self._faults = faults
-        self._queue: WaitingQueue = policy.queue
+        self._queue = policy.queue
+        self._queued = Expected(self._is_queued, "a request that is queued")
         self._aside: dict[str, tuple[str, Ticket]] = {}
         self._by_key: dict[str, dict[str, Request]] = {}
-        self._landing: dict[str, Request] = {}
+        self._unqueued: dict[str, Request] = {}
         self._passed_over: dict[str, tuple[Request, Ticket]] = {}
         self._short: dict[str, None] = {}
         self._arrivals: dict[str, Request] = {}
         self.num_parked = 0
         self.num_prompt_tokens = 0
         self.new_reasons: dict[str, str] = {}
-        """Why requests wait, where that changed since the last plan; empty: no more."""
 
     def __len__(self) -> int:
         return len(self._arrivals)
@@ -45,8 +46,8 @@ class WaitingRoom:
     def num_in_queue(self) -> int:
         """Requests that the next scan could look at."""
         num_waiting = len(self._arrivals)
-        if self._aside or self._landing or self._passed_over:
-            return num_waiting - len(self._aside) - len(self._landing) - len(self._passed_over)
+        if self._aside or self._unqueued or self._passed_over:
+            return num_waiting - len(self._aside) - len(self._unqueued) - len(self._passed_over)
         return num_waiting
 
     @property
@@ -55,38 +56,42 @@ class WaitingRoom:
         return self.num_parked + len(self._short)
 
     @property
-    def num_landing(self) -> int:
+    def num_unanswered(self) -> int:
         """Preempted requests that a step in flight will still answer."""
-        return len(self._landing)
+        return len(self._unqueued)
 
-    def add(self, request: Request) -> None:
+    def add(self, request: Request) -> RequestFault | None:
         """Queue a new request.
 
-        Raises:
-            RequestFault: The policy's key failed on it; it is not queued.
+        Returns:
+            The fault if the policy failed on it: it is to be ended then.
         """
-        self._call_policy("key", self._queue.add, request)
-        self._enter(request)
+        return self._enter_queue(request, self._policy.enqueue(request.view))
 
-    def requeue(self, request: Request) -> None:
+    def requeue(self, request: Request) -> RequestFault | None:
         """Queue a preempted request.
 
-        Raises:
-            RequestFault: The policy failed on it; it is not queued.
+        Returns:
+            The fault if the policy failed on it: it is to be ended then.
         """
-        self._call_policy("requeue", self._policy.requeue, request)
-        self._enter(request)
-        self.new_reasons[request.request_id] = request.waiting_reason
+        fault = self._enter_queue(request, self._policy.requeue(request.view))
+        if fault is None:
+            self.new_reasons[request.request_id] = request.waiting_reason
+        return fault
 
-    def land(self, request: Request) -> None:
-        """Keep a preempted request until ``requeue``: a step in flight will answer it."""
+    def await_answer(self, request: Request) -> None:
+        """Keep a preempted request out of the queue: a step in flight will answer it."""
         self._enter(request)
-        self._landing[request.request_id] = request
+        self._unqueued[request.request_id] = request
         self._note(request, "waits for the step in flight that computes it")
 
-    def landed(self, request: Request) -> None:
-        """Take a request out of the landing, to be requeued or ended."""
-        del self._landing[request.request_id]
+    def awaits_answer(self, request: Request) -> bool:
+        """Tell whether a request is kept out of the queue."""
+        return request.request_id in self._unqueued
+
+    def answered(self, request: Request) -> None:
+        """Take such a request out, to be requeued or ended."""
+        del self._unqueued[request.request_id]
         del self._arrivals[request.request_id]
         request.waiting_reason = "preempted"
 
@@ -94,7 +99,7 @@ class WaitingRoom:
         """Put a queued request aside until ``signal(key)``."""
         self._put_aside(request, key)
         request.status = RequestStatus.PARKED
-        self._note(request, reason or f"waits for {key!r}")
+        self._note(request, reason)
         self.num_parked += 1
 
     def defer(self, request: Request, key: str, reason: str, *, is_short: bool = False) -> None:
@@ -102,15 +107,15 @@ class WaitingRoom:
         self._put_aside(request, key)
         if is_short:
             self._short[request.request_id] = None
-        self._note(request, reason or f"deferred until {key!r}")
+        self._note(request, reason)
 
     def pass_over(self, request: Request, reason: str) -> None:
         """Take a queued request out of this scan only."""
         ticket = self._queue.remove(request.view)
         self._passed_over[request.request_id] = (request, ticket)
-        self.hold(request, reason)
+        self.note_reason(request, reason)
 
-    def hold(self, request: Request, reason: str) -> None:
+    def note_reason(self, request: Request, reason: str) -> None:
         """Note why a queued request was not admitted by this scan."""
         if request.waiting_reason != reason:
             self._note(request, reason)
@@ -125,7 +130,7 @@ class WaitingRoom:
         """Bring back the requests that are deferred until a key, or wait for it.
 
         Returns:
-            How many came back; an unknown or repeated key brings none.
+            The number of requests that came back; an unknown or repeated key brings none.
         """
         waiting = self._by_key.pop(key, {})
         for request in waiting.values():
@@ -133,47 +138,37 @@ class WaitingRoom:
         return len(waiting)
 
     def wake_all_deferred(self) -> None:
-        """Bring back every request that is deferred until some key."""
-        for request_id, (key, _) in list(self._aside.items()):
+        """Bring back each request that is deferred until some key."""
+        for request_id in list(self._aside):
             request = self._arrivals[request_id]
             if request.status is not RequestStatus.PARKED:
-                others = self._by_key[key]
-                del others[request_id]
-                if not others:
-                    del self._by_key[key]
+                self._forget_key(request)
                 self._bring_back(request)
 
     def head(self) -> Request | None:
-        """The request that the policy serves next, or None.
+        """Return the request that the policy serves next, or None.
 
         Raises:
             PluginError: The policy's queue failed too often in a row.
         """
         if not self.num_in_queue:
             return None
-        view = self._faults.ask(
-            self._policy,
-            "peek",
-            (),
-            check=self._is_queued,
-            expected="a request that is queued",
-            call=self._queue.peek,
-        )
+        view = self._policy.head(self._queued)
         return self.earliest() if view is None else self._arrivals[view.request_id]
 
     def earliest(self) -> Request | None:
-        """The queued request that came first: what a failing policy falls back to."""
+        """Return the queued request that came first, for want of the policy's choice."""
         return next((r for r in self._arrivals.values() if self._is_queued(r.view)), None)
 
     def remove(self, request: Request) -> None:
         """Take a request out, wherever it is."""
         request_id = request.request_id
-        if request_id in self._landing:
-            del self._landing[request_id]
+        if request_id in self._unqueued:
+            del self._unqueued[request_id]
         elif request_id in self._aside:
             self._forget_aside(request)
-        else:
-            self._take_from_queue(request)
+        elif self._passed_over.pop(request_id, None) is None:
+            self._queue.remove(request.view)
         del self._arrivals[request_id]
         self.new_reasons.pop(request_id, None)
         if request.scheduled_time is None:
@@ -183,19 +178,12 @@ class WaitingRoom:
         """Drop what the queue remembers of an ended request."""
         self._queue.forget(request.view)
 
-    def in_order(self) -> Iterator[RequestView]:
-        """All waiting requests: the queue in serving order, then the others."""
-        yield from self._queue
-        for request_id in (*self._aside, *self._landing):
-            yield self._arrivals[request_id].view
-
-    def where(self, request: Request) -> str:
-        """``queue``, ``parked``, ``deferred`` or ``landing``."""
-        if request.request_id in self._landing:
-            return "landing"
-        if request.request_id in self._aside:
-            return "parked" if request.status is RequestStatus.PARKED else "deferred"
-        return "queue"
+    def _enter_queue(self, request: Request, fault: RequestFault | None) -> RequestFault | None:
+        if fault is None:
+            self._enter(request)
+        else:
+            self.await_answer(request)  # a place to be ended from
+        return fault
 
     def _enter(self, request: Request) -> None:
         self._arrivals[request.request_id] = request
@@ -205,15 +193,6 @@ class WaitingRoom:
     def _note(self, request: Request, reason: str) -> None:
         request.waiting_reason = reason
         self.new_reasons[request.request_id] = reason
-
-    def _call_policy(self, method: str, call: Any, request: Request) -> None:
-        def queue(view: RequestView) -> bool:
-            call(view)
-            return view in self._queue
-
-        if not self._faults.ask_about(request, self._policy, method, call=queue):
-            # It would wait for ever, and nothing would tell.
-            raise self._faults.about_request(self._policy, method, "did not queue the request")
 
     def _put_aside(self, request: Request, key: str) -> None:
         ticket = self._queue.remove(request.view)
@@ -231,23 +210,23 @@ class WaitingRoom:
         self._queue.restore(request.view, ticket)
 
     def _forget_aside(self, request: Request) -> None:
-        key, _ = self._aside.pop(request.request_id)
+        self._forget_key(request)
+        del self._aside[request.request_id]
         self._short.pop(request.request_id, None)
         self.num_parked -= request.status is RequestStatus.PARKED
+
+    def _forget_key(self, request: Request) -> None:
+        key, _ = self._aside[request.request_id]
         others = self._by_key[key]
         del others[request.request_id]
         if not others:
             del self._by_key[key]
-
-    def _take_from_queue(self, request: Request) -> None:
-        if self._passed_over.pop(request.request_id, None) is None:
-            self._queue.remove(request.view)
 
     def _is_queued(self, view: RequestView) -> bool:
         request_id = view.request_id
         return (
             self._arrivals[request_id].view is view
             and request_id not in self._aside
-            and request_id not in self._landing
+            and request_id not in self._unqueued
             and request_id not in self._passed_over
         )

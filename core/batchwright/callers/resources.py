@@ -1,0 +1,92 @@
+"""Calls of resources."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from attrs import define
+
+from batchwright.callers.guard import (
+    ANYTHING,
+    REASON_OR_NONE,
+    YES_OR_NO,
+    Expected,
+    Guard,
+    RequestFault,
+)
+from batchwright.protocols import Resource
+from batchwright.request_view import RequestView
+
+_KEY_OR_NONE: Final = Expected(REASON_OR_NONE.check, "a key or None")
+
+
+class Shortage(NamedTuple):
+    """A resource that a request did not get.
+
+    Args:
+        key: The key that is released when it may get it, or None.
+        reason: The same in words.
+        has_released: Whether others were released again for it.
+    """
+
+    key: str | None
+    reason: str
+    has_released: bool = False
+
+
+@define(eq=False, slots=False)
+class Resources:
+    """Asks resources; a request reserves all of them or none.
+
+    A fault belongs to the request, but for one in ``unreserve``.
+    """
+
+    _resources: Sequence[Resource]
+    _guard: Guard
+
+    def __bool__(self) -> bool:
+        return bool(self._resources)
+
+    def never(self, request: RequestView) -> str | None:
+        """Return the reason why a request could never be served, or None.
+
+        Raises:
+            RequestFault: A resource failed on it.
+        """
+        for resource in self._resources:
+            reason = self._guard.ask_about_request(
+                resource, resource.never, REASON_OR_NONE, request
+            )
+            if reason is not None:
+                return f"resource {resource.name!r}: {reason}"
+        return None
+
+    def reserve(self, request: RequestView) -> Shortage | None:
+        """Reserve each resource for a request, or say which one is short: then none is taken.
+
+        Raises:
+            RequestFault: A resource failed on it; none is taken.
+        """
+        for index, resource in enumerate(self._resources):
+            try:
+                shortage = self._reserve(resource, request)
+            except RequestFault:
+                self.unreserve(request, index)
+                raise
+            if shortage is not None:
+                self.unreserve(request, index)
+                return shortage._replace(has_released=index > 0)
+        return None
+
+    def unreserve(self, request: RequestView, count: int | None = None) -> None:
+        """Take back the first ``count`` reservations of a request (all if None)."""
+        for resource in self._resources[:count]:
+            self._guard.ask(resource, resource.unreserve, ANYTHING, request)
+
+    def _reserve(self, resource: Resource, request: RequestView) -> Shortage | None:
+        ask = self._guard.ask_about_request
+        if ask(resource, resource.reserve, YES_OR_NO, request):
+            return None
+        key = ask(resource, resource.waits_for, _KEY_OR_NONE, request)
+        return Shortage(key, f"resource {resource.name!r} is short")

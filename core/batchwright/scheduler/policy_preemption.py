@@ -1,0 +1,131 @@
+"""Policy preemption: a policy lets running requests pause, or give way to others."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from attrs import define, field
+
+from batchwright.callers.kv import BlockPool
+from batchwright.callers.policy import Policy
+from batchwright.request import Request
+from batchwright.scheduler.ending import Ending
+from batchwright.scheduler.preemption import Preemption
+from batchwright.scheduler.state import State
+from batchwright.scheduler.step_in_progress import StepInProgress
+
+
+@define(eq=False, slots=False)
+class PolicyPreemption:
+    """Carries out what a policy says in ``running_to_preempt`` and ``preempts``.
+
+    Guards: no request yields while none waits; one that has yielded does not return in the
+    same step; after ``max_policy_preemptions`` a request is immune; one request displaces
+    another only if not also the other way round. A request that is displaced is chosen
+    first, and gives way only once it is certain that the newcomer is admitted.
+
+    Args:
+        state: The requests, by place.
+        policy: The policy.
+        blocks: The pool.
+        preemption: Preempts requests.
+        ending: Ends requests.
+    """
+
+    _state: State
+    _policy: Policy
+    _blocks: BlockPool
+    _preemption: Preemption
+    _ending: Ending
+    _seat_may_be_had: bool = field(init=False, default=True)
+    num_changes: int = field(init=False, default=0)
+
+    @property
+    def preempts(self) -> bool:
+        """Whether a waiting request may take the place of a running one."""
+        return self._policy.preempts
+
+    def run(self) -> None:
+        """Ask the policy who yields, since something has changed; only if requests wait."""
+        state = self._state
+        if not state.waiting.num_in_queue:
+            return
+        state.has_changed = False
+        self.num_changes += 1
+        self._seat_may_be_had = True
+        if self._policy.yields:
+            for one in self._policy.to_yield(state.view):
+                if one.request in state.view.running:  # it may be named twice
+                    request = state.running[one.request.request_id]
+                    self.give_way(request, pause=one.keep_blocks)
+        self._ending.end_requested()
+
+    def seat_victim(self, step: StepInProgress) -> Request | None:
+        """Return the running request that would give its seat to the head of the queue.
+
+        If there is none, nothing is asked again until something changes.
+        """
+        asks = self._seat_may_be_had and self._policy.preempts
+        head = self._state.waiting.head() if asks else None
+        victim = self.victim(head, step) if head is not None else None
+        self._seat_may_be_had = victim is not None
+        return victim
+
+    def victim(
+        self, head: Request, step: StepInProgress, but: Container[str] = ()
+    ) -> Request | None:
+        """Return the running request that the victim plugin names, if it may be displaced.
+
+        Args:
+            head: The newcomer that would take its place.
+            step: The step.
+            but: Ids of requests that were named before.
+        """
+        if not self._policy.preempts or head.request_id in step.yielded:
+            return None
+        movable = {name: r for name, r in self._movable(step).items() if name not in but}
+        if not movable:
+            return None
+        victim = self._preemption.victim_for(head, movable)
+        return victim if self._policy.may_displace(head.view, victim.view) else None
+
+    def give_way(self, request: Request, *, pause: bool) -> None:
+        """Make a running request yield, unless it has become immune.
+
+        Args:
+            request: The request.
+            pause: Whether it keeps its blocks.
+        """
+        if request.num_policy_preemptions >= self._state.settings.max_policy_preemptions:
+            return
+        request.num_policy_preemptions += 1
+        self._state.step.yielded[request.request_id] = request
+        if pause:
+            self._preemption.pause(request)
+        else:
+            self._preemption.preempt(request, "policy")
+
+    def _movable(self, step: StepInProgress) -> dict[str, Request]:
+        """Return running requests that may be taken out of the plan.
+
+        Not among them: one that is immune, one that this very plan admits, and one whose
+        tokens of this plan fill blocks that another admission of this plan has adopted.
+        """
+        adopted = {block for name in step.admitted for block in step.tables[name]}
+        return {
+            request_id: request
+            for request_id, request in self._state.running.items()
+            if request.num_policy_preemptions < self._state.settings.max_policy_preemptions
+            and request_id not in step.admitted
+            and not (adopted and self._fills_any(request, adopted, step))
+        }
+
+    def _fills_any(self, request: Request, block_ids: set[int], step: StepInProgress) -> bool:
+        """Tell whether the tokens that this plan computes of a request fill one of some blocks."""
+        size, start = self._blocks.block_size, request.num_computed_tokens
+        stop = start + step.tokens.get(request.request_id, 0)
+        filled = range(start // size, stop // size)
+        if not filled:
+            return False
+        table = self._blocks.table(request)
+        return not block_ids.isdisjoint(table[filled.start : filled.stop])
