@@ -56,7 +56,7 @@ class Yielding:
         for one in named or ():
             if one.request in running:  # it may be named twice
                 request = state.running[one.request.request_id]
-                self.give_way(request, pause=isinstance(one, Pause))
+                self.give_way(request, pause=one.keep_blocks)
 
     def seat_victim(self) -> Request | None:
         """The running request that would give its seat to the head of the queue.
