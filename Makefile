@@ -121,7 +121,7 @@ $(STAMP)-venv:
 
 $(STAMP)-engine: $(STAMP)-venv pyproject.toml constraints.txt
 	@echo 'Installing torch, transformers and the rest: this takes minutes.'
-	$(PIP) -e '.[engine]'
+	$(PIP) -e '.[engine,lab]'
 	@touch $@
 
 $(STAMP)-test: $(STAMP)-engine

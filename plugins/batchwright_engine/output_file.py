@@ -20,6 +20,7 @@ __all__ = [
     "keep_apart",
     "open_stream",
     "target_of",
+    "write_bytes",
     "write_text",
     "writing",
 ]
@@ -92,8 +93,13 @@ def writing(path: Path) -> Iterator[IO[bytes]]:
 
 def write_text(path: Path, text: str) -> None:
     """Write a file of text in UTF-8, all or nothing; half characters are escaped."""
+    write_bytes(path, text.encode(errors="backslashreplace"))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file, all or nothing."""
     with writing(path) as file:
-        file.write(text.encode(errors="backslashreplace"))
+        file.write(content)
 
 
 def _replacing(path: Path) -> Iterator[IO[bytes]]:

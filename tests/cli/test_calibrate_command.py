@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from batchwright_cli.main import CommandGroup, main
-from batchwright_lab.calibration.fitting import fit, solve
+from batchwright_lab.calibration.fitting import fit
 
 TRUTH = {
     "base": 0.011,
@@ -46,7 +47,7 @@ def test_coefficients_of_a_simulation_are_found_again(logged: Path) -> None:
     assert done.exit_code == 0, done.output
     found = tomllib.loads((logged / "measured.toml").read_text())
     assert found == {name: pytest.approx(value, rel=1e-6) for name, value in TRUTH.items()}
-    assert "median error of a step 0.0%" in done.output
+    assert "median error of a step  0.0%" in done.output
     assert f"written to {logged / 'measured.toml'}" in done.output
 
 
@@ -91,6 +92,20 @@ def test_fit_has_no_negative_coefficients() -> None:
     assert found[2] == 0.0
 
 
-def test_what_equations_leave_open_is_nothing() -> None:
-    assert solve([[2.0, 1.0], [1.0, 3.0]], [5.0, 10.0]) == [pytest.approx(1.0), pytest.approx(3.0)]
-    assert solve([[1.0, 1.0], [1.0, 1.0]], [4.0, 4.0]) == [4.0, 0.0]
+def test_what_rows_leave_open_is_nothing() -> None:
+    assert fit([(1.0, 1.0)] * 4, [4.0] * 4)[0] == [pytest.approx(4.0), 0.0]
+    assert fit([(0.0, 2.0)] * 4, [4.0] * 4)[0] == [0.0, pytest.approx(2.0)]
+
+
+def test_numbers_beyond_all_bounds_are_refused() -> None:
+    with pytest.raises(ValueError, match="beyond what can be computed with"):
+        fit([(1.0, 1e308), (1.0, 2.0)], [1e-10, 1.0])
+
+
+def test_without_scipy_nothing_is_fitted_and_the_extra_is_named(
+    logged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    done = run("calibrate", str(logged / "run.toml"), "--log", str(logged / "steps.jsonl"))
+    assert done.exit_code == 1
+    assert "no fit without scipy; run: pip install -e '.[lab]'" in done.output

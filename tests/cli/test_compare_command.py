@@ -18,6 +18,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from batchwright_cli.main import CommandGroup, main
+from batchwright_lab.comparison.report.page import _runtime
 from batchwright_lab.comparison.wording import TIMES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -191,6 +192,7 @@ def test_grid_is_policies_times_values_times_rates_times_seeds(folder: Path) -> 
     ]
     assert set(products(folder)) == {
         "cells.csv", "clients.csv", "summary.csv", "report.html", "figure-1.svg", "figure-2.svg",
+        "figure-1-dark.svg", "figure-2-dark.svg", "figure-along-1.svg", "figure-along-1-dark.svg",
     }  # fmt: skip
 
 
@@ -634,43 +636,57 @@ def test_seeds_that_change_nothing_are_said_to(folder: Path) -> None:
 
 
 class Page(HTMLParser):
-    """What a page refers to, and what it has not closed."""
+    """References of a page, elements that it has not closed, and its data."""
 
-    VOID = {"meta", "path", "rect", "br"}
+    VOID = {"meta", "path", "rect", "br", "input"}
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.open: list[str] = []
         self.references: list[str] = []
         self.ids: list[str] = []
+        self.series: list[str] = []
+        self.data = ""
+        self._is_data = False
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: Any) -> None:
         given = dict(attrs)
         self.references += [given[name] for name in ("src", "href", "srcset") if name in given]
         self.ids += [given["id"]] if "id" in given else []
+        self.series += [given["data-series"]] if "data-series" in given else []
+        self._is_data = given.get("id") == "data"
         if tag not in self.VOID:
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
         if tag not in self.VOID:
             assert self.open.pop() == tag
+        self._is_data = False
+
+    def handle_data(self, data: str) -> None:
+        self.data += data if self._is_data else ""
 
 
 def test_report_needs_nothing_else(folder: Path) -> None:
-    """No script, no reference, every element closed, every id once, no date, no local path."""
+    """No reference, every element closed, every id once, no date, no local path."""
     compare(folder, "--policy", "fcfs", "--policy", "fair", "--rates", "1,4", "--seeds", "2",
             "--target", "ttft=3", jobs=2)  # fmt: skip
     text = shown(folder)
     page = Page(text)
     assert page.open == []
     assert page.references == []
-    assert len(page.ids) == len(set(page.ids)) > 10
-    assert not re.search(r"<script|@import|url\(|@font-face", text)
+    assert page.series == ["fcfs", "fair"]
+    charts = json.loads(page.data)["charts"]
+    assert page.ids == [*(f"chart-{i}" for i in range(len(charts))), "data"]
+    assert len(charts) > 15
+    own = text.replace(str(_runtime()), "")
+    assert re.findall(r"https?://|@import|url\(|@font-face|\bimport\b|fetch\(", own) == []
+    assert len(text.encode()) < 3_000_000
     for words in (
         "Latency against arrival rate",
         "Distributions at 4 requests/s",
-        "Who was served",
+        "Service of clients and classes",
         "Over time",
         "All figures",
         "How it was made",
@@ -681,6 +697,42 @@ def test_report_needs_nothing_else(folder: Path) -> None:
         "client-1",
     ):
         assert words in text, words
+
+
+def test_page_has_charts_along_an_option_that_varies(folder: Path) -> None:
+    """The values are on the x axis; a policy that the option does not concern is level."""
+    compare(folder, "--policy", "fcfs", "--policy", str(folder / "policies.py:shortest"),
+            "--vary", "scheduler.max_num_seqs=2,1", "--seeds", "1")  # fmt: skip
+    text = shown(folder)
+    assert "<h2>Evidence along scheduler.max_num_seqs</h2>" in text
+    chart = json.loads(Page(text).data)["charts"][0]
+    assert [line["x"] for line in chart["lines"]] == [[1.0, 2.0], [1.0, 2.0]]
+    wanted = ("fcfs", "max_num_seqs=1", "ttft_p50")
+    (row,) = [
+        row
+        for row in table(folder, "summary.csv")
+        if (row["policy"], row["variation"], row["measure"]) == wanted
+    ]
+    assert chart["spec"]["title"] == "TTFT p50, s"
+    assert chart["lines"][0]["y"][0] == pytest.approx(float(row["mean"]), rel=1e-4)
+
+
+@pytest.mark.parametrize("name", ["altair", "jinja2", "vl_convert"])
+def test_without_the_lab_there_are_tables_and_the_reason_why_no_page(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """A page of an earlier comparison goes: it would show other figures."""
+    package = {"vl_convert": "vl-convert-python"}.get(name, name)
+    monkeypatch.setitem(sys.modules, name, None)
+    (folder / "out").mkdir()
+    (folder / "out" / "report.html").write_text("old")
+    result = on_trace(folder, "--policy", "fcfs")
+    assert result.exit_code == 0, result.output
+    assert sorted(products(folder)) == ["cells.csv", "clients.csv", "summary.csv"]
+    said = f"no report.html without {package}; run: pip install -e '.[lab]'"
+    assert said in result.stdout
+    result = on_trace(folder, "--policy", "fcfs", "--png")
+    assert (result.exit_code, f"no figures without {package}" in result.output) == (2, True)
 
 
 @pytest.mark.slow
@@ -746,10 +798,12 @@ def test_figures_of_an_earlier_comparison_are_removed(folder: Path) -> None:
     """They would show other rates than the page beside them."""
     arguments = ("--policy", "fcfs", "--seeds", "1", "--limit", "4")
     for extra, figures in (
-        (("--rates", "2,4"), ["figure.svg"]),
+        (("--rates", "2,4", "--png", "--pdf"), ["figure-dark.png", "figure-dark.svg",
+         "figure.pdf", "figure.png", "figure.svg"]),
         (("--rates", "2,4", "--vary", "scheduler.max_num_seqs=1,2"),
-         ["figure-1.svg", "figure-2.svg"]),
+         ["figure-1-dark.svg", "figure-1.svg", "figure-2-dark.svg", "figure-2.svg",
+          "figure-along-1-dark.svg", "figure-along-1.svg"]),
         (("--rates", "2"), []),
     ):  # fmt: skip
         assert compare(folder, *arguments, *extra).exit_code == 0
-        assert sorted(path.name for path in (folder / "out").glob("*.svg")) == figures
+        assert sorted(path.name for path in (folder / "out").glob("figure*")) == figures

@@ -200,8 +200,11 @@ def test_command_works(block: Block, workspace: Path) -> None:
             done = call(command, workspace)
             assert done.returncode == int(part.flags.get("exit", 0)), done.stderr + done.stdout
             if "picture" in part.flags:
-                made = (workspace / "tmp" / "compare" / "figure.svg").read_text()
-                assert made == (ROOT / part.flags["picture"]).read_text()
+                shown = ROOT / part.flags["picture"]
+                for suffix in ("", "-dark"):
+                    made = workspace / "tmp" / "compare" / f"figure{suffix}.svg"
+                    kept = shown.with_stem(shown.stem + suffix)
+                    assert made.read_text() == kept.read_text()
                 assert without_clock(done.stdout) == without_clock(block_after(part).text)
 
 

@@ -48,15 +48,14 @@ def _bench(file: Path, prompts: Path | None, as_json: bool, overrides: tuple[str
     wrong, 130 after Ctrl-C.
     """
     from batchwright.config import load_config
+    from batchwright_engine.text_table import aligned
 
     figures = _measure(load_config(file, overrides), prompts)
     if as_json:
         click.echo(json.dumps(figures))
     else:
-        rows = _rows(figures)
-        width = max(len(name) for name, _ in rows) + 2
-        for name, value in rows:
-            click.echo(f"{name:<{width}}{value}")
+        for line in aligned(_rows(figures)):
+            click.echo(line)
     if figures["failed"] == figures["requests"]:
         raise click.ClickException(f"no prompt was answered: {figures['first_failure']}")
     if figures["errors"]:

@@ -47,6 +47,11 @@ def _calibrate(
     """
     from batchwright.config import files_taken, load_config
     from batchwright_engine.output_file import keep_apart, write_text
+    from batchwright_engine.text_table import aligned
+    from batchwright_lab.extra_packages import FIT_MODULES, missing_packages, without
+
+    if missing := missing_packages(*FIT_MODULES):
+        raise click.ClickException(without("fit", missing))
     from batchwright_lab.calibration.calibration import calibrate, measure
 
     config = load_config(file, overrides)
@@ -55,6 +60,6 @@ def _calibrate(
     keep_apart([*files_taken(config), *logs], output)
     found = calibrate(log) if log is not None else measure(config)
     write_text(output, found.as_toml())
-    for name, value in found.rows():
-        click.echo(f"{name:<23}{value}")
+    for line in aligned(found.rows()):
+        click.echo(line)
     click.echo(f"written to {output}")

@@ -74,6 +74,7 @@ def _some(ids: Iterable[str]) -> str:
 
 
 def _waiting(path: Path) -> Iterator[str]:
+    from batchwright_engine.text_table import aligned
     from batchwright_lab.recording.log_file import follow_log
 
     (trail,) = deque(follow_log(path), maxlen=1) or (None,)
@@ -82,6 +83,4 @@ def _waiting(path: Path) -> Iterator[str]:
         return
     num_running, num_waiting = len(trail.running), len(trail.waiting)
     yield f"step {trail.step}, {trail.time:g} s: {num_running} run, {num_waiting} wait"
-    width = max(map(len, trail.waiting), default=0)
-    for request_id in trail.waiting:
-        yield f"{request_id:<{width}}  {trail.why(request_id)}"
+    yield from aligned((request_id, trail.why(request_id)) for request_id in trail.waiting)

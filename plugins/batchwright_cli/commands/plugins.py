@@ -134,15 +134,22 @@ def _support(registration: Registration, runtime: str) -> dict[str, dict[str, st
 
 def _lines(found: list[Registration], runtime: str | None) -> Iterator[str]:
     """A line a component, under its kind; below it what a runtime does not honour."""
-    width = max((len(registration.name) for registration in found), default=0)
+    from batchwright_engine.text_table import aligned
+
+    rows = ((registration.name, _told(registration)) for registration in found)
     kind = ""
-    for registration in found:
+    for registration, line in zip(found, aligned(rows, indent="  "), strict=True):
         if registration.kind != kind:
             kind = registration.kind
             yield kind
-        source = "" if registration.distribution == PROJECT else f" ({_source(registration)})"
-        yield f"  {registration.name:<{width}}  {_sentence(registration)}{source}".rstrip()
-        yield from (f"    {line}" for line in _lacking(registration, runtime))
+        yield line
+        yield from (f"    {lack}" for lack in _lacking(registration, runtime))
+
+
+def _told(registration: Registration) -> str:
+    """A sentence about a component, and its distribution if that is not ours."""
+    source = "" if registration.distribution == PROJECT else f" ({_source(registration)})"
+    return f"{_sentence(registration)}{source}"
 
 
 def _details(registration: Registration, runtime: str | None) -> Iterator[str]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from batchwright_lab.timeline.timeline_window import Window
 
 __all__ = ["TimelineCommand"]
+
+_ZOOM: Final = 2.0
+"""Pixels a unit of the drawing."""
 
 
 class TimelineCommand(Command):
@@ -56,13 +60,12 @@ class _Range(click.ParamType):  # type: ignore[type-arg]
     help="Trace events (JSON) of the whole run, for ui.perfetto.dev or chrome://tracing.",
 )
 @click.option(
-    "--svg", type=click.Path(path_type=Path, dir_okay=False), help="A picture of a window."
-)
-@click.option(
-    "--png",
+    "--svg",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The same as pixels; needs batchwright[png].",
+    help="A picture of a window; needs batchwright[lab].",
 )
+@click.option("--png", type=click.Path(path_type=Path, dir_okay=False), help="The same as pixels.")
+@click.option("--pdf", type=click.Path(path_type=Path, dir_okay=False), help="The same as PDF.")
 @click.option("--steps", type=_Range(int), metavar="A:B", help="The window, in steps.")
 @click.option("--seconds", type=_Range(float), metavar="A:B", help="The window, in seconds.")
 @click.option(
@@ -73,6 +76,7 @@ def _timeline(
     perfetto: Path | None,
     svg: Path | None,
     png: Path | None,
+    pdf: Path | None,
     steps: tuple[int, float] | None,
     seconds: tuple[float, float] | None,
     rows: int,
@@ -84,17 +88,18 @@ def _timeline(
     request, and below how many ran and waited and how full the KV cache was. Without
     --steps or --seconds it is the whole run.
     """
-    if perfetto is None and svg is None and png is None:
-        raise click.UsageError("say what to write: --perfetto, --svg or --png")
+    if perfetto is None and svg is None and png is None and pdf is None:
+        raise click.UsageError("say what to write: --perfetto, --svg, --png or --pdf")
     if steps is not None and seconds is not None:
         raise click.UsageError("--steps and --seconds say the same; give one of them")
     from batchwright_engine.output_file import keep_apart
 
-    keep_apart([("the decision log, which is read", path)], perfetto, svg, png)
+    keep_apart([("the decision log, which is read", path)], perfetto, svg, png, pdf)
+    _check_packages({"--svg": svg, "--png": png, "--pdf": pdf})
     if perfetto is not None:
         _write_trace(path, perfetto)
-    if svg is not None or png is not None:
-        _draw(path, svg, png, _window(steps, seconds), rows)
+    if svg is not None or png is not None or pdf is not None:
+        _draw(path, svg, png, pdf, _window(steps, seconds), rows)
 
 
 def _window(steps: tuple[int, float] | None, seconds: tuple[float, float] | None) -> Window:
@@ -121,12 +126,21 @@ def _write_trace(path: Path, output: Path) -> None:
     click.echo(f"{output}: {writer.num_events:,} events")
 
 
-def _draw(path: Path, svg: Path | None, png: Path | None, window: Window, rows: int) -> None:
-    from batchwright_engine.output_file import write_text
+def _check_packages(pictures: Mapping[str, Path | None]) -> None:
+    """Refuse a picture where there is nothing to draw it with, before any work."""
+    from batchwright_lab.extra_packages import PICTURE_MODULES, missing_packages, without
+
+    options = [option for option, path in pictures.items() if path is not None]
+    if options and (missing := missing_packages(*PICTURE_MODULES)):
+        raise click.ClickException(without(", ".join(options), missing))
+
+
+def _draw(
+    path: Path, svg: Path | None, png: Path | None, pdf: Path | None, window: Window, rows: int
+) -> None:
     from batchwright_lab.recording.log_file import follow_log, header_of, recorded_policy
     from batchwright_lab.recording.spans import Spans
-    from batchwright_lab.timeline.picture_png import write_png
-    from batchwright_lab.timeline.timeline_svg import Drawing
+    from batchwright_lab.timeline.timeline_chart import Timeline
     from batchwright_lab.timeline.timeline_window import look
 
     header = header_of(path)
@@ -139,10 +153,22 @@ def _draw(path: Path, svg: Path | None, png: Path | None, window: Window, rows: 
         f"and {header['max_num_batched_tokens']:,} tokens a step, in "
         f"{header['num_usable_blocks']:,} KV blocks of {header['block_size']} tokens"
     )
-    drawing = Drawing(picture, title, subtitle, header["num_usable_blocks"], rows).svg()
+    drawing = Timeline(picture, title, subtitle, header["num_usable_blocks"], rows).svg()
+    _write(drawing, svg, png, pdf)
+    for output in (svg, png, pdf):
+        if output is not None:
+            click.echo(f"{output}: {len(picture.rows[:rows])} of {len(picture.rows)} requests")
+
+
+def _write(drawing: str, svg: Path | None, png: Path | None, pdf: Path | None) -> None:
+    from batchwright_engine.output_file import write_bytes, write_text
+
     if svg is not None:
         write_text(svg, drawing)
-        click.echo(f"{svg}: {len(picture.rows[:rows])} of {len(picture.rows)} requests")
-    if png is not None:
-        write_png(drawing, png, zoom=2)
-        click.echo(f"{png}: {len(picture.rows[:rows])} of {len(picture.rows)} requests")
+    if png is not None or pdf is not None:
+        import vl_convert
+
+        if png is not None:
+            write_bytes(png, vl_convert.svg_to_png(drawing, scale=_ZOOM))
+        if pdf is not None:
+            write_bytes(pdf, vl_convert.svg_to_pdf(drawing))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from batchwright_engine.answering.instruments import SHADOW, STATS
+from batchwright_engine.text_table import aligned
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -93,8 +94,8 @@ def print_report(
 
 def print_figures(console: Console, rows: Iterable[tuple[str, str]]) -> None:
     """Print a table of two columns."""
-    for name, value in rows:
-        console.print(Text(f"{name:<{_WIDTH}}{value}"), soft_wrap=True)
+    for line in aligned(rows, gap=0, least=_WIDTH):
+        console.print(Text(line), soft_wrap=True)
 
 
 def _rows(batch: Batch, summaries: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import attrs
+import numpy as np
+import tomlkit
 from attrs import frozen
 
 from batchwright.exceptions import ConfigError
 from batchwright.sampling_params import SamplingParams
 from batchwright_lab.calibration.fitting import fit
 from batchwright_lab.calibration.step_times import step_times
+from batchwright_lab.configuration.rendering import render_table
 from batchwright_lab.recording.log_file import follow_log
-from batchwright_plugins.metrics import percentile
 
 if TYPE_CHECKING:
     from batchwright.config import Config
@@ -32,7 +34,7 @@ _OUTPUT: Final = 24
 
 @frozen
 class Calibration:
-    """What was fitted.
+    """Coefficients with what they were fitted to.
 
     Args:
         coefficients: Of the estimator ``linear``, in the order of ``COEFFICIENTS``.
@@ -49,16 +51,16 @@ class Calibration:
     predicted: float
 
     def as_toml(self) -> str:
-        """What the estimator ``measured`` reads."""
-        lines = [
-            f"# Fitted to {self.num_steps} steps; median relative error of a step "
-            f"{self.error:.1%}.",
-            *(f"{name} = {value!r}" for name, value in self._named()),
-        ]
-        return "\n".join(lines) + "\n"
+        """Return the file that the estimator ``measured`` reads."""
+        said = (
+            f"Fitted to {self.num_steps} steps; median relative error of a step {self.error:.1%}."
+        )
+        return tomlkit.dumps(tomlkit.document().add(tomlkit.comment(said))) + render_table(
+            dict(self._named())
+        )
 
     def rows(self) -> Iterator[tuple[str, str]]:
-        """What is printed."""
+        """Yield the lines that are printed, in two columns."""
         yield "steps", f"{self.num_steps:,} in {self.seconds:.2f} s"
         for name, value in self._named():
             yield name, f"{value:.4g} s"
@@ -93,8 +95,8 @@ def calibrate(log: Path) -> Calibration:
         raise ConfigError(str(error), source=str(log)) from error
     times = [times[i] for i in kept]
     predicted = [sum(c * x for c, x in zip(found, rows[i], strict=True)) for i in kept]
-    errors = sorted(abs(p / t - 1) for p, t in zip(predicted, times, strict=True))
-    median = percentile(errors, 50) or 0.0
+    errors = [abs(p / t - 1) for p, t in zip(predicted, times, strict=True)]
+    median = float(np.median(errors))
     return Calibration(tuple(found), len(kept), median, sum(times), sum(predicted))
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
-__all__ = ["fit", "solve"]
+import numpy as np
+from scipy.optimize import nnls
 
-_ROUNDS = 3
-_OUTLIER = 4.0
+__all__ = ["fit"]
+
+_ROUNDS: Final = 3
+_OUTLIER: Final = 4.0
 
 
 def fit(rows: Sequence[Sequence[float]], values: Sequence[float]) -> tuple[list[float], list[int]]:
@@ -25,77 +29,24 @@ def fit(rows: Sequence[Sequence[float]], values: Sequence[float]) -> tuple[list[
         The coefficients, and the indices of the rows that were not left out.
 
     Raises:
-        ValueError: There are fewer rows than coefficients.
+        ValueError: There are fewer rows than coefficients, or numbers beyond what can be
+            computed with.
     """
-    if len(rows) < len(rows[0]) if rows else True:
+    if not rows or len(rows) < len(rows[0]):
         raise ValueError(f"{len(rows)} steps are too few to fit anything to")
-    kept = list(range(len(rows)))
-    found: list[float] = []
+    with np.errstate(all="ignore"):
+        products = np.asarray(rows, dtype=float) / np.asarray(values, dtype=float)[:, np.newaxis]
+    if not np.isfinite(products).all():
+        raise ValueError("a step's numbers are beyond what can be computed with")
+    scales = np.abs(products).max(axis=0)
+    scales[scales == 0] = 1.0
+    kept = np.arange(len(rows))
     for _ in range(_ROUNDS):
-        found = _non_negative([rows[i] for i in kept], [values[i] for i in kept])
-        errors = [abs(_dot(found, row) / v - 1) for row, v in zip(rows, values, strict=True)]
-        bound = _OUTLIER * sorted(errors)[len(errors) // 2] + 1e-9
-        kept = [i for i, error in enumerate(errors) if error <= bound]
-    return found, kept
-
-
-def _non_negative(rows: Sequence[Sequence[float]], values: Sequence[float]) -> list[float]:
-    """Drop what would become negative, the most negative first, until nothing does."""
-    width = len(rows[0])
-    used = list(range(width))
-    while used:
-        found = _least_squares([[row[i] for i in used] for row in rows], values)
-        least = min(range(len(used)), key=found.__getitem__)
-        if found[least] >= 0:
-            by_index = dict(zip(used, found, strict=True))
-            return [by_index.get(i, 0.0) for i in range(width)]
-        del used[least]
-    return [0.0] * width
-
-
-def _least_squares(rows: Sequence[Sequence[float]], values: Sequence[float]) -> list[float]:
-    """Solve the normal equations, each row divided by its value, each column by its scale."""
-    width = len(rows[0])
-    scales = [max(abs(row[i]) for row in rows) or 1.0 for i in range(width)]
-    matrix = [[0.0] * width for _ in range(width)]
-    right = [0.0] * width
-    for row, value in zip(rows, values, strict=True):
-        scaled = [row[i] / scales[i] / value for i in range(width)]
-        for i in range(width):
-            right[i] += scaled[i]
-            for j in range(width):
-                matrix[i][j] += scaled[i] * scaled[j]
-    return [x / scale for x, scale in zip(solve(matrix, right), scales, strict=True)]
-
-
-def solve(matrix: list[list[float]], right: list[float]) -> list[float]:
-    """Solve linear equations by elimination; what they leave open is 0.
-
-    Args:
-        matrix: Square; left as it is.
-        right: As long.
-    """
-    size = len(right)
-    rows = [[*row, value] for row, value in zip(matrix, right, strict=True)]
-    pivots: list[int | None] = []
-    top = 0
-    for column in range(size):
-        best = max(range(top, size), key=lambda i: abs(rows[i][column]), default=top)
-        if top >= size or abs(rows[best][column]) < 1e-12 * max(1.0, abs(matrix[column][column])):
-            pivots.append(None)
-            continue
-        rows[top], rows[best] = rows[best], rows[top]
-        for i in range(size):
-            if i != top:
-                factor = rows[i][column] / rows[top][column]
-                rows[i] = [a - factor * b for a, b in zip(rows[i], rows[top], strict=True)]
-        pivots.append(top)
-        top += 1
-    return [
-        0.0 if pivot is None else rows[pivot][size] / rows[pivot][column]
-        for column, pivot in enumerate(pivots)
-    ]
-
-
-def _dot(left: Sequence[float], right: Sequence[float]) -> float:
-    return sum(a * b for a, b in zip(left, right, strict=True))
+        try:
+            scaled, _ = nnls(products[kept] / scales, np.ones(len(kept)))
+        except RuntimeError as error:  # it does not converge
+            raise ValueError(str(error)) from error
+        errors = np.abs(products @ (scaled / scales) - 1)
+        bound = _OUTLIER * np.quantile(errors, 0.5, method="higher") + 1e-9
+        kept = np.flatnonzero(errors <= bound)
+    return [float(value) for value in scaled / scales], [int(index) for index in kept]

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from batchwright.config import files_read
 from batchwright.exceptions import ConfigError
 from batchwright.suggest import did_you_mean
-from batchwright_cli.commands.lab import REPORT_PACKAGES, missing_packages, without
 from batchwright_engine.output_file import keep_apart
 from batchwright_engine.signals import catching
 from batchwright_lab.comparison.answer import answer, warnings
@@ -32,6 +31,7 @@ from batchwright_lab.comparison.tables import TABLES, write_tables
 from batchwright_lab.comparison.targets import read_targets
 from batchwright_lab.comparison.trouble import has_failed
 from batchwright_lab.comparison.workers import LATE, run_cells
+from batchwright_lab.extra_packages import REPORT_MODULES, missing_packages, without
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -160,7 +160,7 @@ class Comparison:
             warmup=self._warmup,
         )
         remove_old_files(self._output)
-        missing = missing_packages(*REPORT_PACKAGES)
+        missing = missing_packages(*REPORT_MODULES)
         if not missing:
             from batchwright_lab.comparison.report.write import write_report
 
@@ -185,7 +185,7 @@ def _check_formats(formats: Sequence[str]) -> None:
     Raises:
         ConfigError: Something is missing.
     """
-    missing = missing_packages(*REPORT_PACKAGES) if formats else []
+    missing = missing_packages(*REPORT_MODULES) if formats else []
     if missing:
         source = ", ".join(f"--{name}" for name in formats)
         raise ConfigError(without("figures", missing), source=source)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from batchwright_engine.answering.report import duration
+from batchwright_engine.text_table import aligned
 from batchwright_lab.comparison.measure import MEASURES
 from batchwright_lab.comparison.wording import DASH, change, value
 
@@ -18,7 +19,6 @@ PHRASES: Final = {"attainment": "share of requests in time"}
 """Measures whose names are no phrases."""
 _SHOWN: Final = ("ttft_p99", "tpot_p99", "e2e_mean")
 _LOSSES: Final = ("refused", "failed", "unfinished")
-_GAP: Final = "  "
 
 
 def ranked_lines(summary: Summary) -> Iterator[str]:
@@ -28,11 +28,8 @@ def ranked_lines(summary: Summary) -> Iterator[str]:
     rows = [_head(summary), *(_row(summary, contender) for contender in in_order(summary))]
     is_empty = [not any(row[i] for row in rows[1:]) for i in range(len(rows[0]))]
     rows = [[cell for cell, empty in zip(row, is_empty, strict=True) if not empty] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     yield _caption(summary)
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        yield _GAP.join(cells).rstrip()
+    yield from aligned(rows)
 
 
 def in_order(summary: Summary) -> list[Contender]:

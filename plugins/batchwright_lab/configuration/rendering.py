@@ -4,35 +4,28 @@ from __future__ import annotations
 
 import codecs
 import datetime as dt
-import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, cast
 
 import attrs
+import tomlkit
+from tomlkit.items import AoT, Item
 
 from batchwright.config import LIST_KINDS, SECTIONS, SELECTORS, Config
 
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
-_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def render_value(value: Any) -> str:
     """Write one value as TOML, on one line."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, dt.date | dt.time):
-        return value.isoformat()
-    if attrs.has(type(value)):
-        value = attrs.asdict(value)
-    if isinstance(value, Mapping):
-        return f"{{{', '.join(_pairs(value))}}}"
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(render_value, value))}]"
-    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+    return _item(value).as_string()
+
+
+def render_table(values: Mapping[str, Any]) -> str:
+    """Write values as TOML, a line each."""
+    return tomlkit.dumps(_filled(tomlkit.document(), values))
 
 
 def encodable(text: str) -> str:
@@ -49,32 +42,48 @@ def _escape(point: int) -> str:
     return f"\\u{point:04x}" if point < 0x10000 else f"\\U{point:08x}"
 
 
-def _pairs(table: Mapping[str, Any]) -> Iterator[str]:
-    for key, value in table.items():
-        if value is not None:
-            yield f"{_key(key)} = {render_value(value)}"
-
-
-def _key(key: str) -> str:
-    return key if _BARE_KEY.fullmatch(key) else render_value(key)
-
-
 def render_config(config: Config) -> str:
     """Write a configuration as TOML, with every value that is in effect."""
     blocks = [
-        [f"{kind} = []"]  # says something only where the default list is not empty
+        render_table({kind: []})  # says something only where the default list is not empty
         for kind in LIST_KINDS
         if getattr(Config(), kind) and not getattr(config, kind)
     ]
     for section in SECTIONS:
         values = attrs.asdict(getattr(config, section), recurse=False)
-        blocks.append([f"[{section}]", *_pairs(values)])
+        blocks.append(_block(section, _filled(tomlkit.table(), values)))
     for kind in SELECTORS:
         for name, table in config.options.get(kind, {}).items():
-            blocks.append([f"[{kind}.{_key(name)}]", *_pairs(table)])
-    blocks += [
-        [f"[[{kind}]]", *_pairs({"use": use.name, **use.options})]
-        for kind in LIST_KINDS
-        for use in getattr(config, kind)
-    ]
-    return "\n\n".join("\n".join(block) for block in blocks) + "\n"
+            parent = tomlkit.table(is_super_table=True)
+            blocks.append(_block(kind, parent.append(name, _filled(tomlkit.table(), table))))
+    for kind in LIST_KINDS:
+        for use in getattr(config, kind):
+            values = {"use": use.name, **use.options}
+            blocks.append(_block(kind, AoT([_filled(tomlkit.table(), values)])))
+    return "\n".join(blocks)
+
+
+def _block(name: str, content: Item) -> str:
+    return tomlkit.dumps(tomlkit.document().append(name, content))
+
+
+def _filled(table: Any, values: Mapping[str, Any]) -> Any:
+    """Put values into a table, those that are None left out."""
+    for key, value in values.items():
+        if value is not None:
+            table.append(key, _item(value))
+    return table
+
+
+def _item(value: Any) -> Item:
+    """Turn a value into one of TOML; tables are inline."""
+    if attrs.has(type(value)):
+        value = attrs.asdict(value)
+    if isinstance(value, Mapping):
+        return cast("Item", _filled(tomlkit.inline_table(), value))
+    if isinstance(value, list | tuple):
+        array = tomlkit.array()
+        array.extend(map(_item, value))
+        return array
+    is_plain = isinstance(value, bool | int | float | dt.date | dt.time)
+    return tomlkit.item(value if is_plain else str(value))

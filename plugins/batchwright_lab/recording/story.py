@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field
 
+from batchwright_engine.text_table import aligned
 from batchwright_lab.recording.spans import gist
 
 if TYPE_CHECKING:
@@ -92,9 +93,7 @@ class Story:
         told = [*self._lines]
         if self._chapter is not None:
             told.append(_told(self._chapter))
-        width = max((len(when) for when, _ in told), default=0)
-        for when, what in told:
-            yield f"{when:<{width}}  {what}"
+        yield from aligned(told)
 
     def _arrive(self, trail: DecisionTrail) -> None:
         num_prompt, num_output, time = trail.added[self.request_id]

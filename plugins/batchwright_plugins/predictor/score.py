@@ -1,8 +1,13 @@
-"""How good predictions were."""
+"""The quality of predictions."""
 
 from __future__ import annotations
 
+import math
 import random
+from importlib.util import find_spec
+
+from batchwright.exceptions import ConfigError
+from batchwright_engine.extras import install_hint
 
 __all__ = ["Score"]
 
@@ -14,9 +19,16 @@ class Score:
 
     Args:
         chance: Which pairs are kept, once there are more than fit.
+
+    Raises:
+        ConfigError: There is nothing to compare orders with.
     """
 
     def __init__(self, chance: random.Random) -> None:
+        if find_spec("scipy") is None:
+            raise ConfigError(
+                f"a score of predictions takes scipy, which is missing: {install_hint('lab')}"
+            )
         self._chance = chance
         self._pairs: list[tuple[float, float]] = []
         self._count = 0
@@ -46,11 +58,9 @@ def kendall_tau(pairs: list[tuple[float, float]]) -> float | None:
 
     None where one side is all ties. (Kendall 1945, "The treatment of ties".)
     """
-    score = first = second = 0
-    for index, (a, b) in enumerate(pairs):
-        for c, d in pairs[:index]:
-            left, right = (a > c) - (a < c), (b > d) - (b < d)
-            score += left * right
-            first += left != 0
-            second += right != 0
-    return score / (first * second) ** 0.5 if first and second else None
+    from scipy.stats import kendalltau
+
+    if len(pairs) < 2:
+        return None
+    found = float(kendalltau(*zip(*pairs, strict=True)).statistic)
+    return None if math.isnan(found) else found

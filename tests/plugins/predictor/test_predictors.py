@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+import sys
 from typing import Any
 
 import pytest
 
 from batchwright.assembly import scheduler_from_config
+from batchwright.exceptions import ConfigError
 from batchwright.testing import Driver, make_request
 from batchwright_plugins.predictor.score import Score, kendall_tau
 
@@ -90,3 +92,10 @@ def test_score_keeps_a_sample_of_bounded_size() -> None:
     assert summary["kendall_tau"] == 1.0
     assert summary["mean_relative_error"] == 0.0
     assert len(score._pairs) == 1000
+
+
+def test_a_score_without_scipy_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the start of a run, not when its summary is due."""
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    with pytest.raises(ConfigError, match=r"takes scipy, which is missing: .*'\.\[lab\]'"):
+        Score(random.Random(0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -63,7 +64,7 @@ class DotChart:
 
     @property
     def description(self) -> str:
-        """What it shows, for those who do not see it."""
+        """Text for screen readers."""
         return f"{self.name}: {', '.join(f'{dot.name}: {dot.note}' for dot in self.dots)}"
 
     def columns(self) -> list[dict[str, Any]]:
@@ -87,23 +88,27 @@ class DotChart:
             styles: Looks of all series of a page or a figure, by name.
         """
         axis = alt.Axis(title=None, labelExpr="datum.label", labelLimit=_MOST_NAME, grid=False)
-        most = max([self.most, *(v for dot in self.dots for v in (dot.value, dot.most))])
+        ends = (end for dot in self.dots for end in (dot.value, dot.most) if math.isfinite(end))
+        most = max([self.most, *ends])
         scale = alt.Scale(domain=[0, most or 1], nice=NUM_TICKS)
         base = alt.Chart(data).encode(
             y=alt.Y("s:N", axis=axis, sort=[dot.name for dot in self.dots]),
             color=colour_of(styles),
             tooltip=[alt.Tooltip("s:N", title="policy"), alt.Tooltip("n:N", title=self.name)],
         )
-        whisker = base.mark_rule(clip=True, strokeWidth=STROKE, strokeCap="round").encode(
+        whisker = base.mark_rule(strokeWidth=STROKE, strokeCap="round").encode(
             x=alt.X("l:Q", axis=alt.Axis(title=self.x_name, grid=True), scale=scale), x2="h:Q"
         )
-        mark = base.mark_point(style="paper", clip=True, size=MARK_SIZE, opacity=1).encode(
+        mark = base.mark_point(style="paper", size=MARK_SIZE, opacity=1).encode(
             x=alt.X("x:Q", scale=scale), shape=shape_of(styles)
         )
-        return alt.layer(whisker, mark).properties(
-            title=self.name, description=self.description, height=alt.Step(_ROW)
+        return alt.LayerChart(
+            layer=[whisker, mark],
+            title=self.name,
+            description=self.description,
+            height=_ROW * max(1, len(self.dots)),
         )
 
     def interactive(self, data: Any, styles: Mapping[str, int]) -> alt.LayerChart:
         """Declare the chart with what answers a pointer: tooltips, zoom, series that hide."""
-        return interactive(self.drawn(data, styles), ["x"])
+        return interactive(self.drawn(data, styles), "x")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Literal
 
 import altair as alt
+from altair.utils import schemapi
 
 from batchwright_lab.comparison.chart.series_style import DASHES
 
@@ -16,6 +17,7 @@ __all__ = [
     "MARK_SIZE",
     "NUM_TICKS",
     "STROKE",
+    "as_dict",
     "colour_of",
     "dash_of",
     "fill_of",
@@ -39,6 +41,8 @@ _MOST_DECADES: Final = 3
 """Beyond so many decades only powers of ten are written."""
 NUM_TICKS: Final = 5
 """Values along a linear axis, about."""
+_IS_ZOOMED: Final = "isValid(zoom.x) || isValid(zoom.y)"
+"""Only then marks are cut at the ends of the axes: a whole mark lies on each end else."""
 _ZOOM: Final = "wheel![event.ctrlKey || event.metaKey || event.shiftKey]"
 """The wheel alone scrolls the page."""
 
@@ -65,20 +69,24 @@ def shape_of(styles: Mapping[str, int]) -> alt.Shape:
     return alt.Shape("s:N", scale=alt.Scale(domain=list(styles)))
 
 
-def interactive(chart: alt.LayerChart, axes: Sequence[str]) -> alt.LayerChart:
+def interactive(chart: alt.LayerChart, *axes: Literal["x", "y"]) -> alt.LayerChart:
     """Add what answers a pointer, beside tooltips.
 
     Dragging moves the axes, the wheel with Ctrl or Shift zooms, a double click resets.
 
     Args:
         chart: The chart.
-        axes: ``x``, ``y`` or both, as far as they are of numbers.
+        axes: Those of numbers.
     """
+    for layer in chart.layer:
+        layer.mark.clip = alt.ExprRef(_IS_ZOOMED)
     zoom = alt.selection_interval(name="zoom", bind="scales", encodings=list(axes), zoom=_ZOOM)
     return (
         chart.transform_filter(f"indexof({HIDDEN}, datum.s) < 0")
         .add_params(alt.param(name=HIDDEN, value=[]), zoom)
-        .properties(width="container")
+        .properties(
+            width="container", autosize=alt.AutoSizeParams(type="fit-x", contains="padding")
+        )
     )
 
 
@@ -99,6 +107,19 @@ def log_axis(values: Iterable[float]) -> dict[str, Any]:
     }
 
 
+def as_dict(declare: Callable[[], alt.LayerChart | alt.ConcatChart]) -> dict[str, Any]:
+    """Return a chart as Vega-Lite takes it, unchecked.
+
+    Tests compare what is declared here with the schema; to do that for each chart of a
+    page takes many times as long as to declare it.
+
+    Args:
+        declare: Makes the chart.
+    """
+    with schemapi.debug_mode(False):
+        return declare().to_dict(validate=False)
+
+
 def rows_of(lines: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Turn columns of series into rows; what is no list is the same in all rows of a series."""
     rows = []
@@ -112,6 +133,6 @@ def rows_of(lines: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
-def rounded(value: float) -> float:
-    """Return a value with five digits: more are not seen, and files are shorter."""
-    return float(f"{value:.5g}")
+def rounded(value: float) -> float | None:
+    """Return a value with five digits, for more are not seen; None if it is not finite."""
+    return float(f"{value:.5g}") if math.isfinite(value) else None

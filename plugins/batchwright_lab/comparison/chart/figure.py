@@ -9,7 +9,7 @@ import altair as alt
 import vl_convert
 from attrs import frozen
 
-from batchwright_lab.comparison.chart.drawing import rows_of
+from batchwright_lab.comparison.chart.drawing import as_dict, rows_of
 from batchwright_lab.comparison.chart.line_chart import LineChart
 from batchwright_lab.comparison.chart.theme import Theme
 
@@ -29,7 +29,7 @@ class Figure:
     Args:
         charts: The charts.
         styles: Looks of the series, by name.
-        title: What it shows, for those who do not see it.
+        title: Text for screen readers.
     """
 
     charts: Sequence[LineChart]
@@ -49,15 +49,23 @@ class Figure:
         return vl_convert.vegalite_to_pdf(self._spec(theme))
 
     def _spec(self, theme: Theme) -> dict[str, Any]:
+        return {
+            **as_dict(self._declare),
+            "datasets": {
+                f"chart-{index}": rows_of(chart.columns())
+                for index, chart in enumerate(self.charts)
+            },
+            "config": theme.config(self.styles.values()),
+        }
+
+    def _declare(self) -> alt.ConcatChart:
         charts = [
-            chart.drawn(alt.Data(values=rows_of(chart.columns())), self.styles).properties(
-                width=_WIDTH
-            )
-            for chart in self.charts
+            chart.drawn(alt.NamedData(f"chart-{i}"), self.styles).properties(width=_WIDTH)
+            for i, chart in enumerate(self.charts)
         ]
-        figure = (
+        figure: alt.ConcatChart = (
             alt.concat(*charts, columns=_PER_ROW, spacing=24)
             .resolve_scale(color="shared", shape="shared")
             .properties(description=self.title, padding=_PADDING)
         )
-        return {**figure.to_dict(), "config": theme.config(self.styles.values())}
+        return figure

@@ -114,12 +114,12 @@ class LineChart:
 
     @property
     def description(self) -> str:
-        """What it shows, for those who do not see it."""
+        """Text for screen readers."""
         return f"{self.name} against {self.x_name}: {', '.join(line.name for line in self.lines)}"
 
     @property
     def title(self) -> str:
-        """What stands above it."""
+        """Text above the chart."""
         return f"{self.name} (logarithmic)" if self._log_y else self.name
 
     def columns(self) -> list[dict[str, Any]]:
@@ -135,29 +135,29 @@ class LineChart:
         """
         base = alt.Chart(data).encode(x=self._x(), color=colour_of(styles))
         curve = base.mark_line(
-            clip=True,
             strokeWidth=STROKE,
             strokeJoin="round",
             interpolate="step-after" if any(line.is_step for line in self.lines) else "linear",
         ).encode(y=self._y("y"), strokeDash=dash_of(styles))
         layers = [curve]
         if any(len(line.band) > 1 for line in self.lines):
-            band = alt.Chart(data).mark_area(clip=True, opacity=0.13).encode(
+            band = alt.Chart(data).mark_area(opacity=0.13).encode(
                 x=self._x(), y=self._y("l"), y2="h:Q", fill=fill_of(styles)
             )  # fmt: skip
             layers.insert(0, band)
-        marks = base.mark_point(style="paper", clip=False, size=MARK_SIZE, opacity=1).encode(
+        marks = base.mark_point(style="paper", size=MARK_SIZE, opacity=1).encode(
             y=self._y("y"), shape=shape_of(styles)
         )
         if self._has_notes:
             marks = marks.encode(tooltip=self._tooltip(alt.Tooltip("n:N", title=self.name)))
         else:
             marks = marks.transform_filter("datum.m == 2")
-        return (
+        drawn: alt.LayerChart = (
             alt.layer(*layers, marks)
             .resolve_scale(fill="independent", strokeDash="independent")
             .properties(title=self.title, description=self.description, height=HEIGHT)
         )
+        return drawn
 
     def interactive(self, data: Any, styles: Mapping[str, int]) -> alt.LayerChart:
         """Declare the chart with what answers a pointer: tooltips, zoom, series that hide."""
@@ -167,14 +167,14 @@ class LineChart:
             told = alt.Chart(data).mark_point(size=130, opacity=0, filled=True).encode(
                 x=self._x(), y=self._y("y"), tooltip=self._tooltip(y)
             )  # fmt: skip
-            drawn = drawn + told.transform_filter("datum.m > 0")
-        return interactive(drawn, ["y"] if self._has_words else ["x", "y"])
+            drawn.layer.append(told.transform_filter("datum.m > 0"))
+        return interactive(drawn, "y") if self._has_words else interactive(drawn, "x", "y")
 
     def _x(self) -> alt.X:
         if self._has_words:
             axis = alt.Axis(title=self.x_name, labelAngle=0, labelExpr="datum.label")
             scale = alt.Scale(type="point", padding=0.3)
-            return alt.X("x:O", axis=axis, scale=scale, sort=list(self.x_ticks or []))
+            return alt.X("x:O", axis=axis, scale=scale, sort=[str(x) for x in self.x_ticks or ()])
         look: dict[str, Any] = {}
         if self.x_ticks is not None:
             look = {"values": list(self.x_ticks)}
@@ -217,7 +217,7 @@ class LineChart:
 
     @property
     def _has_words(self) -> bool:
-        """Whether the x axis is one of words."""
+        """True if the x axis has words."""
         return any(isinstance(x, str) for x in self._xs())
 
     def _tooltip(self, y: alt.Tooltip) -> list[alt.Tooltip]:

@@ -57,8 +57,8 @@ def name_of(measure: Measure, unit: str) -> str:
 
 def dot_of(policy: str, style: int, measure: Measure, spread: Spread, factor: float) -> Dot:
     """Return a figure as a dot with its spread."""
-    values = (factor * number for number in (spread.mean, spread.least, spread.most))
-    return Dot(policy, style, *values, in_words(measure, spread))
+    value, least, most = (factor * number for number in (spread.mean, spread.least, spread.most))
+    return Dot(policy, style, value, least, most, in_words(measure, spread))
 
 
 def in_words(measure: Measure, spread: Spread) -> str:

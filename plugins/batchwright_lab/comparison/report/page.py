@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,6 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from batchwright_lab.comparison.answer import answer, warnings
+from batchwright_lab.comparison.chart.drawing import as_dict
 from batchwright_lab.comparison.chart.series_style import dashes, mark
 from batchwright_lab.comparison.chart.theme import DARK_THEME, LIGHT_THEME, PAGE_THEME
 from batchwright_lab.comparison.report.along import Along
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["render_page"]
 
 _ROWS: Final = "rows"
+_EXPORTS: Final = "window.vegaEmbed = vegaEmbed;"
 _NOT_OF_THE_PAGE: Final = ("$schema", "config", "datasets")
 
 
@@ -64,7 +66,7 @@ def render_page(outcomes: Sequence[Outcome], summary: Summary, setup: Setup) -> 
     sections = [section for section in _sections(summary) if section.groups]
     charts = [chart for section in sections for group in section.groups for chart in group.charts]
     names = ", ".join(summary.styles)
-    return _template().render(
+    page: str = _template().render(
         title=f"Comparison of {names}" if len(summary.styles) < 9 else "Comparison of policies",
         header=_header(outcomes, summary, setup),
         answer=list(answer(summary)),
@@ -83,6 +85,7 @@ def render_page(outcomes: Sequence[Outcome], summary: Summary, setup: Setup) -> 
         charts=_as_json(charts, summary) if charts else "",
         runtime=_runtime() if charts else "",
     )
+    return page
 
 
 @cache
@@ -103,9 +106,10 @@ def _source(name: str) -> Markup:
     return Markup((files(__package__) / "templates" / name).read_text(encoding="utf-8"))
 
 
+@cache
 def _runtime() -> Markup:
     """Return the scripts that draw charts: Vega, Vega-Lite and Vega-Embed, as they are."""
-    return Markup(vl_convert.javascript_bundle().replace("</script", "<\\/script"))
+    return Markup(vl_convert.javascript_bundle(_EXPORTS).replace("</script", "<\\/script"))
 
 
 def _as_json(charts: Iterable[Chart], summary: Summary) -> Markup:
@@ -120,7 +124,7 @@ def _as_json(charts: Iterable[Chart], summary: Summary) -> Markup:
 
 
 def _spec(chart: Chart, summary: Summary) -> dict[str, Any]:
-    drawn = chart.interactive(alt.NamedData(_ROWS), summary.styles).to_dict()
+    drawn = as_dict(partial(chart.interactive, alt.NamedData(_ROWS), summary.styles))
     return {key: value for key, value in drawn.items() if key not in _NOT_OF_THE_PAGE}
 
 

@@ -1,4 +1,4 @@
-"""The table below the answer: who is best, and what else there is to know of each."""
+"""The table below the answer: ranks, and the figures of each policy."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _versus(summary: Summary, contender: Contender) -> list[Td]:
 
 
 def _matters(summary: Summary, key: str) -> bool:
-    """Whether a figure is not nothing for all of them."""
+    """Tell if a figure is more than nothing for any contender."""
     spreads = [contender.at(summary.top_rate, key) for contender in summary.contenders]
     return any(spread is not None and spread.most for spread in spreads)
 

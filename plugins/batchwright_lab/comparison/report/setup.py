@@ -15,7 +15,7 @@ REPORT: Final = "report.html"
 
 @frozen
 class Setup:
-    """How a comparison was made.
+    """Choices of a comparison that its cells do not say.
 
     Args:
         command: The command line.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from batchwright_engine.output_file import write_text, writing
+from batchwright_engine.output_file import write_bytes, write_text
 from batchwright_lab.comparison.chart.figure import Figure
 from batchwright_lab.comparison.chart.line_chart import LineChart
 from batchwright_lab.comparison.chart.theme import DARK_THEME, LIGHT_THEME
@@ -72,11 +72,6 @@ def _write_figure(path: Path, figure: Figure, formats: set[str]) -> None:
         place = path.with_name(path.name + suffix)
         write_text(place.with_suffix(".svg"), figure.svg(theme))
         if "png" in formats:
-            _write(place.with_suffix(".png"), figure.png(theme))
+            write_bytes(place.with_suffix(".png"), figure.png(theme))
     if "pdf" in formats:  # for paper, which is light
-        _write(path.with_suffix(".pdf"), figure.pdf(LIGHT_THEME))
-
-
-def _write(path: Path, content: bytes) -> None:
-    with writing(path) as file:
-        file.write(content)
+        write_bytes(path.with_suffix(".pdf"), figure.pdf(LIGHT_THEME))

@@ -17,6 +17,7 @@ const options = {
   actions: false,
   defaultStyle: false,
   tooltip: { disableDefaultStyle: true },
+  logLevel: 1, // errors
   config,
 };
 const views = [];

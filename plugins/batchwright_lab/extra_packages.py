@@ -11,15 +11,21 @@ from typing import Final
 
 from batchwright_engine.extras import install_hint
 
-__all__ = ["REPORT_PACKAGES", "missing_packages", "without"]
+__all__ = ["FIT_MODULES", "PICTURE_MODULES", "REPORT_MODULES", "missing_packages", "without"]
 
-REPORT_PACKAGES: Final = {"altair": "altair", "jinja2": "jinja2", "vl_convert": "vl-convert-python"}
-"""Modules that a report imports, with the packages that have them."""
+REPORT_MODULES: Final = ("altair", "jinja2", "vl_convert")
+"""Modules that a report imports."""
+PICTURE_MODULES: Final = ("altair", "vl_convert")
+"""Modules that draw a picture."""
+FIT_MODULES: Final = ("numpy", "scipy")
+"""Modules that fit coefficients to measurements."""
+_PACKAGES: Final = {"vl_convert": "vl-convert-python"}
+"""Packages whose names are not those of their modules."""
 
 
 def missing_packages(*modules: str) -> list[str]:
     """Return the packages of those modules that are not installed."""
-    return [REPORT_PACKAGES.get(name, name) for name in modules if not _is_there(name)]
+    return [_PACKAGES.get(name, name) for name in modules if not _is_there(name)]
 
 
 def without(what: str, packages: Sequence[str]) -> str:
