@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Final
 
-from batchwright_engine.extras import install_hint
+from batchwright_plugins.extras import install_hint
 
 __all__ = ["FIT_MODULES", "PICTURE_MODULES", "REPORT_MODULES", "missing_packages", "without"]
 

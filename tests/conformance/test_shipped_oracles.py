@@ -32,7 +32,7 @@ class Told(PredictorConformance):
         sections = {**sections, "scheduler": {**sections.get("scheduler", {}), "policy": _ASKING}}
         config = Config.from_dict(self.configuration(**sections))
         assembly = Assembly(config, plugins=self.plugins(cls), clock=VirtualClock())
-        return assembly.scheduler(truth=Knows())
+        return assembly.scheduler(output_oracle=Knows())
 
 
 class TestOracle(Told):

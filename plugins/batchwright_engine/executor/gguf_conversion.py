@@ -54,7 +54,7 @@ def convert(source: Path, target: Path, report: Callable[[int, int], None]) -> N
             fields.
     """
     reader = GGUFReader(source)
-    fields = _Fields({name: item.components() for name, item in reader.fields.items()})
+    fields = _Fields({name: item.contents() for name, item in reader.fields.items()})
     if fields["general.architecture"] != "llama":
         raise ValueError(f"unknown architecture {fields['general.architecture']!r}")
     config = _config(fields, tied=not _has_head(reader))

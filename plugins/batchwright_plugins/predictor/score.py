@@ -7,7 +7,7 @@ import random
 from importlib.util import find_spec
 
 from batchwright.exceptions import ConfigError
-from batchwright_engine.extras import install_hint
+from batchwright_plugins.extras import install_hint
 
 __all__ = ["Score"]
 
