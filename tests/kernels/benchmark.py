@@ -106,7 +106,7 @@ def backend_call(name: str, work: Work) -> Callable[[], Any] | str:
 
 def _backend(name: str) -> Any:
     assembly = Assembly(Config.from_dict({"attention": {"backend": name}}))
-    limits = assembly.scheduler().limits
+    limits = assembly.scheduler().sizes
     return assembly.make(assembly.config.once("attention"), limits)
 
 
