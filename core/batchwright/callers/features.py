@@ -40,7 +40,7 @@ class Features:
     def build_metadata(self, plan: SchedulerOutput) -> None:
         """Add to a plan what features say to their halves in the executor."""
         for feature in self._features:
-            extra = self._guard.ask(feature, feature.say, ANYTHING, plan)
+            extra = self._guard.ask(feature, feature.build_metadata, ANYTHING, plan)
             if extra is not None:
                 plan.extras[feature.name] = extra
 
@@ -52,7 +52,7 @@ class Features:
         """
         answered = [feature for feature in self._features if feature.name in extras]
         for feature in answered:
-            self._guard.ask(feature, feature.hear, ANYTHING, extras[feature.name])
+            self._guard.ask(feature, feature.update_from_worker, ANYTHING, extras[feature.name])
         return bool(answered)
 
     def on_restart(self) -> bool:

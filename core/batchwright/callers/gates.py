@@ -42,10 +42,10 @@ class Gates:
 
     def __init__(self, gates: Sequence[Gate], guard: Guard) -> None:
         self._guard = guard
-        self._submitting = tuple(gate for gate in gates if defines(gate, Gate.submit))
-        self._scanning = tuple(gate for gate in gates if defines(gate, Gate.scan))
-        self._judging = tuple(gate for gate in gates if defines(gate, Gate.candidate))
-        self._sizing = tuple(gate for gate in gates if defines(gate, Gate.sized))
+        self._submitting = tuple(gate for gate in gates if defines(gate, Gate.pre_enqueue))
+        self._scanning = tuple(gate for gate in gates if defines(gate, Gate.open))
+        self._judging = tuple(gate for gate in gates if defines(gate, Gate.pre_filter))
+        self._sizing = tuple(gate for gate in gates if defines(gate, Gate.filter))
 
     def pre_enqueue(self, request: RequestView) -> Objection | None:
         """Return what a gate has against a request that arrives.
@@ -54,7 +54,9 @@ class Gates:
             RequestFault: A gate failed on it.
         """
         for gate in self._submitting:
-            verdict = self._guard.ask_about_request(gate, gate.submit, _ARRIVAL_VERDICT, request)
+            verdict = self._guard.ask_about_request(
+                gate, gate.pre_enqueue, _ARRIVAL_VERDICT, request
+            )
             if not isinstance(verdict, Admit):
                 return _objection(gate, verdict)
         return None
@@ -62,7 +64,7 @@ class Gates:
     def closed(self, view: StepView) -> str:
         """Return the reason why no request may enter in this step; empty if some may."""
         for gate in self._scanning:
-            is_open = self._guard.ask(gate, gate.scan, _OPEN_OR_CLOSED, view)
+            is_open = self._guard.ask(gate, gate.open, _OPEN_OR_CLOSED, view)
             if is_open is False:
                 return f"gate {gate.name!r} is closed"
         return ""
@@ -74,12 +76,12 @@ class Gates:
             RequestFault: A gate failed on it.
         """
         for gate in self._judging:
-            verdict = self._guard.ask_about_request(gate, gate.candidate, _VERDICT, request, view)
+            verdict = self._guard.ask_about_request(gate, gate.pre_filter, _VERDICT, request, view)
             if not isinstance(verdict, Admit):
                 return _objection(gate, verdict)
         return None
 
-    def sized(
+    def filter(
         self, request: RequestView, need: Need, hit: PrefixHit, view: StepView
     ) -> Objection | None:
         """Return what a gate has against the next request, now that its size is known.
@@ -89,7 +91,7 @@ class Gates:
         """
         for gate in self._sizing:
             verdict = self._guard.ask_about_request(
-                gate, gate.sized, _VERDICT, request, need, hit, view
+                gate, gate.filter, _VERDICT, request, need, hit, view
             )
             if not isinstance(verdict, Admit):
                 return _objection(gate, verdict)

@@ -31,7 +31,7 @@ class Limits:
             if num_tokens > 1 or limit.affects_decode:
                 expected = Expected(_is_count, f"0 to {num_tokens} tokens")
                 most = self._guard.ask_about_request(
-                    limit, limit.grant, expected, request, num_tokens, view
+                    limit, limit.max_tokens, expected, request, num_tokens, view
                 )
                 num_tokens = min(num_tokens, most)
         return num_tokens

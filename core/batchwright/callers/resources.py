@@ -82,7 +82,7 @@ class Resources:
     def unreserve(self, request: RequestView, count: int | None = None) -> None:
         """Release the first ``count`` reservations of a request (all if None)."""
         for resource in self._resources[:count]:
-            self._guard.ask(resource, resource.release, ANYTHING, request)
+            self._guard.ask(resource, resource.unreserve, ANYTHING, request)
 
     def _reserve(self, resource: Resource, request: RequestView) -> Shortage | None:
         ask = self._guard.ask_about_request

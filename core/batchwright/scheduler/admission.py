@@ -119,7 +119,7 @@ class Admission:
         Raises:
             RequestFault: A gate fails on it.
         """
-        objection = self._gates.submit(request.view)
+        objection = self._gates.pre_enqueue(request.view)
         if objection is None:
             return None, None
         verdict, reason = objection

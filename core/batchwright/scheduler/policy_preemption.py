@@ -57,7 +57,7 @@ class PolicyPreemption:
             for one in self._policy.to_yield(state.view):
                 if one.request in state.view.running:  # it may be named twice
                     request = state.running[one.request.request_id]
-                    self.give_way(request, pause=isinstance(one, Pause))
+                    self.give_way(request, pause=one.keep_blocks)
         self._ending.end_requested()
 
     def seat_victim(self, step: StepInProgress) -> Request | None:

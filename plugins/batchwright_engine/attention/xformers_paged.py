@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from attrs import evolve, field, frozen, validators
 
-from batchwright_engine.extras import install_hint
+from batchwright_plugins.extras import install_hint
 
 from .deferred import DeferredAttention
 from .support import Library, Support

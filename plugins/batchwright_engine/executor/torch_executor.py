@@ -12,7 +12,7 @@ from attrs import evolve, field, frozen, validators
 
 from batchwright.exceptions import ExecutorError, ModelError
 from batchwright.protocols.executor import Executor, ModelInfo, ModelSettings
-from batchwright_engine.extras import install_hint
+from batchwright_plugins.extras import install_hint
 
 from .attention_choice import AttentionChoice, choose_attention
 from .cpu_threads import apart, physical_cores, quiet_openmp

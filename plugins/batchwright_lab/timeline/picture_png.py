@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import click
 
-from batchwright_engine.extras import install_hint
 from batchwright_engine.output_file import writing
+from batchwright_plugins.extras import install_hint
 
 __all__ = ["write_png"]
 

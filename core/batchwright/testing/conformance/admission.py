@@ -130,7 +130,7 @@ class LimitConformance(ServingConformance):
         for _ in range(10):
             driver.turn()
             for request in driver.scheduler.view.running:
-                assert limit.grant(request, 1, driver.scheduler.view) == 1
+                assert limit.max_tokens(request, 1, driver.scheduler.view) == 1
 
 
 class ResourceConformance(ServingConformance):
