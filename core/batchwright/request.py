@@ -222,9 +222,9 @@ class Request:
         self.preempted_at = len(self.token_ids)
 
     def drop_view(self) -> None:
-        """Drop the view of an ended request, so that nothing keeps it but who holds one.
+        """Drop the view of an ended request, so that its memory is freed at once.
 
-        For drivers of very many requests: the two hold one another, and would wait for the
-        garbage collector with all their tokens.
+        For drivers of very many requests: a request and its view hold one another, and would
+        wait for the garbage collector with all their tokens.
         """
         del self.view

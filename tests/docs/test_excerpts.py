@@ -1,4 +1,7 @@
-"""Pieces of code in the documents are what the modules say: ``python excerpt=PATH:NAME``."""
+"""Pieces of code in the documents are what the modules say: ``python excerpt=PATH:NAME``.
+
+python tests/docs/test_excerpts.py      # writes them anew, after a change of the code
+"""
 
 from __future__ import annotations
 
@@ -45,3 +48,18 @@ def test_the_step_is_explained_beside_its_code() -> None:
         "AdmissionAttempt._try",
     ]
     assert max(text.count("\n") for _, _, text in ALL) <= 40
+
+
+def refresh(document: Path) -> None:
+    """Write each excerpt of a document anew."""
+
+    def current(match: re.Match[str]) -> str:
+        path, name = match[1], match[2]
+        return f"```python excerpt={path}:{name}\n{source_of(ROOT / path, name)}```"
+
+    document.write_text(FENCE.sub(current, document.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    for page in sorted((ROOT / "docs").rglob("*.md")):
+        refresh(page)

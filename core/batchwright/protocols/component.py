@@ -113,7 +113,7 @@ class Lifecycle:
 
 
 def defines(component: object, method: Callable[..., object]) -> bool:
-    """Tell whether a component overrides a method of its contract, as ``Gate.scan``."""
+    """Tell whether a component overrides a method of its contract, as ``Gate.open``."""
     return overrides(component, method.__name__)
 
 
