@@ -174,8 +174,12 @@ class DecodeBatch:
         Args:
             new_blocks: Blocks taken in this step by request id; other requests may be there.
         """
-        columns = self._columns
-        data = columns.cached_data(self.count.value, new_blocks)
+        columns, count, running = self._columns, self.count, self._running
+        data = columns.cached_data(count.value)
+        for request_id, block_ids in new_blocks.items():
+            request = running.get(request_id)
+            if request is not None and request.computed.shared is count:
+                data.new_block_ids[columns.place(request)] = block_ids
         return BatchStep(columns.lend_requests(), data, self._advance(), columns.version)
 
     def receive(

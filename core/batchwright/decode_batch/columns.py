@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable
-from typing import Final
 
 from batchwright.messages import CachedRequestData
 from batchwright.request import Request
-
-_FEW: Final = 4
-"""Ids that are looked for without making a table of places."""
 
 
 class Columns:
@@ -42,7 +37,6 @@ class Columns:
         self.stop_ids: set[int] = set()
         self.version = 0
         self._orders: list[int] = []
-        self._places: dict[str, int] = {}
         self._is_lent = False
 
     def __len__(self) -> int:
@@ -73,7 +67,7 @@ class Columns:
         else:
             self.ones = dict.fromkeys(self.ids, 1)
         self.stop_ids |= request.stop_ids
-        self._changed()
+        self.version += 1
 
     def remove(self, request: Request) -> None:
         """Take a request out again."""
@@ -89,7 +83,7 @@ class Columns:
         ):
             del column[at]
         del self.ones[request.request_id]
-        self._changed()
+        self.version += 1
         if not self.ids:
             self.stop_ids.clear()
 
@@ -98,35 +92,21 @@ class Columns:
         self._is_lent = True
         return self.requests
 
-    def cached_data(self, count: int, tables: dict[str, list[int]]) -> CachedRequestData:
-        """Columns of a plan: fresh lists, that other requests may be appended to."""
-        new_blocks: list[list[int] | None] = [None] * len(self.ids)
-        if tables:
-            find = self._finder(len(tables))
-            for request_id, block_ids in tables.items():
-                if request_id in self.ones:
-                    new_blocks[find(request_id)] = block_ids
+    def cached_data(self, count: int) -> CachedRequestData:
+        """Columns of a plan, without new blocks: fresh lists, that others may be appended to.
+
+        Args:
+            count: The batch's count.
+        """
         return CachedRequestData(
             self.ids.copy(),
             [],
-            new_blocks,
+            [None] * len(self.ids),
             [base + count for base in self.bases],
             [base + count for base in self.output_bases],
         )
-
-    def _finder(self, count: int) -> Callable[[str], int]:
-        """Return what finds the places of so many ids: a table, if it is there or pays."""
-        if not self._places:
-            if count <= _FEW:
-                return self.ids.index
-            self._places = dict(zip(self.ids, range(len(self.ids)), strict=True))
-        return self._places.__getitem__
 
     def _take_back(self) -> None:
         if self._is_lent:
             self.requests = self.requests.copy()
             self._is_lent = False
-
-    def _changed(self) -> None:
-        self.version += 1
-        self._places = {}

@@ -9,7 +9,10 @@ if TYPE_CHECKING:
     from batchwright.protocols import Hasher
     from batchwright.request_view import RequestView
 
-__all__ = ["BlockTable"]
+__all__ = ["BlockTable", "KnownHashes"]
+
+KnownHashes = dict[bytes, tuple[bytes, bytes]]
+"""By hash of a block, the tokens of the last block seen behind it, and that block's hash."""
 
 _SALT: Final = b"s"
 _ADAPTER: Final = b"a"
@@ -23,6 +26,7 @@ class BlockTable:
         request: The request.
         hasher: Identifies blocks.
         block_size: Tokens a block.
+        known_hashes: Hashes that were computed for other requests; extended.
 
     Attributes:
         seed: The hash that the chain begins with.
@@ -40,8 +44,8 @@ class BlockTable:
         "_block_size",
         "_cache_keys",
         "_digest",
-        "_hasher",
         "_hashes",
+        "_known_hashes",
         "_request",
         "_token_bytes",
         "block_ids",
@@ -54,7 +58,13 @@ class BlockTable:
         "seed",
     )
 
-    def __init__(self, request: RequestView, hasher: Hasher, block_size: int) -> None:
+    def __init__(
+        self,
+        request: RequestView,
+        hasher: Hasher,
+        block_size: int,
+        known_hashes: KnownHashes | None = None,
+    ) -> None:
         self.block_ids: list[int] = []
         self.num_published = 0
         self.num_indexed = 0
@@ -66,10 +76,10 @@ class BlockTable:
         self._request: RequestView | None = request
         self._cache_keys = request.cache_keys
         self._token_bytes = request.token_bytes
-        self._hasher = hasher
         self._digest = hasher.digest
         self._block_size = block_size
         self._hashes: list[bytes] = []
+        self._known_hashes: KnownHashes = {} if known_hashes is None else known_hashes
 
     def hashes(self, num_blocks: int) -> list[bytes]:
         """The chain over the first full blocks: computed once, kept from then on.
@@ -90,26 +100,22 @@ class BlockTable:
             if self._cache_keys or not chain:
                 parent = self._hash_with_keys(parent, data, num_blocks)
                 data = data[(len(chain) - known) * width :]
-            blocks = struct.iter_unpack(f"{width}s", data)  # half of what slicing costs
-            chain += [parent := digest(parent + block) for (block,) in blocks]
+            known_hashes = self._known_hashes
+            for (block,) in struct.iter_unpack(f"{width}s", data):  # half of what slicing costs
+                last = known_hashes.get(parent)
+                if last is None or last[0] != block:
+                    last = known_hashes[parent] = (block, digest(parent + block))
+                parent = last[1]
+                chain.append(parent)
         return chain
 
-    def give_up(self) -> BlockTable:
-        """Part with the request, but keep the tokens of published blocks not indexed yet.
-
-        Returns:
-            An empty table for the request. Both share the hash chain.
-        """
+    def give_up(self) -> None:
+        """Part with the request, but keep the tokens of published blocks not indexed yet."""
         if not self.num_indexed:
             self.hashes(1)  # its keys are the request's
-        assert self._request is not None, "a table is given up once"
-        heir = BlockTable(self._request, self._hasher, self._block_size)
-        heir.hit_length, heir.num_waits_seen = self.hit_length, self.num_waits_seen
-        heir._hashes = self._hashes
         start, stop = self.num_indexed * self._block_size, self.num_published * self._block_size
         self._token_bytes = _Tokens(self._token_bytes(start, stop), start).read
         self._request = None
-        return heir
 
     def _hash_with_keys(self, parent: bytes, data: bytes, num_blocks: int) -> bytes:
         """Hash blocks that may depend on more than tokens: the first, or all of them.

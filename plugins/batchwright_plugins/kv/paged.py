@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from attrs import define
 
 from batchwright.exceptions import ConfigError
 from batchwright.protocols import Eviction, KVManager, PrefixHit
 from batchwright.protocols.kv import NO_HIT, DetachCause
-from batchwright_plugins.kv.block_table import BlockTable
+from batchwright_plugins.kv.block_table import BlockTable, KnownHashes
 from batchwright_plugins.kv.prefix_index import PrefixIndex
 
 if TYPE_CHECKING:
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["PagedKV"]
 
 MIN_DIGEST_SIZE = 16
+
+_MOST_KNOWN_HASHES: Final = 1 << 16
+"""Hashes of blocks in prompts that are kept for prompts which begin alike (15 MB)."""
 
 
 @define
@@ -63,6 +66,7 @@ class PagedKV(KVManager):
         self._references = [0] * self._num_blocks
         self._index = PrefixIndex(self._num_blocks)
         self._holders: dict[str, BlockTable] = {}
+        self._known_hashes: KnownHashes = {}
         self._free.add_empty(range(1, self._num_blocks))
 
     @property
@@ -76,6 +80,8 @@ class PagedKV(KVManager):
     def lookup(self, request: RequestView) -> PrefixHit:
         if not self._caches:
             return NO_HIT
+        if len(self._known_hashes) > _MOST_KNOWN_HASHES:
+            self._known_hashes.clear()
         # The last token is computed in any case: its logits are needed.
         most = (request.num_tokens - 1) // self._block_size
         found = self._index.find(self._table(request), most)
@@ -140,9 +146,12 @@ class PagedKV(KVManager):
     def detach(self, request: RequestView, cause: DetachCause) -> list[int]:
         table = self._table(request)
         block_ids = table.block_ids
-        heir = self._index.give_up(table)
-        heir.block_ids = []
-        self.ctx.data(request).table = heir
+        if table.is_waiting:
+            self._index.give_up(table)
+            self.ctx.data(request).table = None
+        else:
+            table.block_ids = []
+            table.num_published = table.num_indexed = 0
         self._holders.pop(request.request_id, None)
         return block_ids
 
@@ -154,8 +163,8 @@ class PagedKV(KVManager):
         empty: list[int] = []
         cached: list[int] = []
         for block_id in reversed(block_ids):
-            references[block_id] -= 1
-            if not references[block_id]:
+            references[block_id] = count = references[block_id] - 1
+            if not count:
                 is_empty = hash_of[block_id] is None and waits_in[block_id] is None
                 (empty if is_empty else cached).append(block_id)
         self._free.add_empty(empty)
@@ -233,7 +242,9 @@ class PagedKV(KVManager):
     def _table(self, request: RequestView) -> BlockTable:
         held: Held = self.ctx.data(request)
         if held.table is None:
-            held.table = BlockTable(request, self._hasher, self._block_size)
+            held.table = BlockTable(
+                request, self._hasher, self._block_size, self._known_hashes
+            )
         return held.table
 
     def _adopt(self, table: BlockTable, block_ids: Sequence[int]) -> None:

@@ -112,21 +112,13 @@ class PrefixIndex:
             order += 1
         self._next_order = order
 
-    def give_up(self, table: BlockTable) -> BlockTable:
-        """Part a table from its request, which may end.
-
-        Returns:
-            The table that the request goes on with: the same one if none of its blocks wait.
-        """
-        if not table.is_waiting:
-            table.num_published = table.num_indexed = 0
-            return table
-        heir = table.give_up()
+    def give_up(self, table: BlockTable) -> None:
+        """Part a table from its request, which may end; blocks that wait stay findable."""
+        table.give_up()
         rest = table.block_ids[table.num_indexed : table.num_published]
         table.num_left = [*map(self.waits_in.__getitem__, rest)].count(table)
         if not table.num_left:
             self._wait_no_more(table)
-        return heir
 
     def take_back(self, table: BlockTable, num_blocks: int) -> None:
         """Forget what is published of a table behind so many blocks."""
