@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from batchwright.protocols import KVManager
 from batchwright.protocols.kv import NO_HIT, PrefixHit
 from batchwright.request_view import RequestView
-from batchwright.scheduler import Scheduler
+from batchwright.testing.conformance.decodes import DecodesConformance
 from batchwright.testing.conformance.serving import ServingConformance
 
 NUM_OPERATIONS = 400
@@ -29,7 +29,7 @@ print(cls(cls.Options(), None).digest(b"the same everywhere").hex())
 """
 
 
-class KVConformance(ServingConformance):
+class KVConformance(DecodesConformance):
     """Checks a KV manager: its books, its transactions, and that looking is free."""
 
     kind: ClassVar[str] = "kv"
@@ -180,15 +180,6 @@ class KVConformance(ServingConformance):
         assert len(set(table)) == len(table)
         assert all(0 <= block_id < limits.num_blocks for block_id in table)
         assert table[: len(hit.block_ids)] == list(hit.block_ids) or not hit.block_ids
-
-    def _idle(self, **sections: Any) -> tuple[KVManager, list[RequestView]]:
-        """A manager that is not used elsewhere, and requests that hold nothing yet."""
-        scheduler: Scheduler = self.scheduler(**sections)
-        scheduler.pause()
-        driver = self.driver(scheduler)
-        for requests in self.arrivals(8).values():
-            self._arrive(driver, requests)
-        return scheduler.kv_manager, [r.view for r in scheduler.requests.values()]
 
 
 class HasherConformance(ServingConformance):
