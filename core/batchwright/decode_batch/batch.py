@@ -174,12 +174,13 @@ class DecodeBatch:
         Args:
             new_blocks: Blocks taken in this step by request id; other requests may be there.
         """
-        columns, count, running = self._columns, self.count, self._running
-        data = columns.cached_data(count.value)
+        columns = self._columns
+        data = columns.cached_data(self.count.value)
+        blocks, places = data.new_block_ids, columns.places()
         for request_id, block_ids in new_blocks.items():
-            request = running.get(request_id)
-            if request is not None and request.computed.shared is count:
-                data.new_block_ids[columns.place(request)] = block_ids
+            at = places.get(request_id) if places else self._place(request_id)
+            if at is not None:
+                blocks[at] = block_ids
         return BatchStep(columns.lend_requests(), data, self._advance(), columns.version)
 
     def receive(
@@ -245,6 +246,11 @@ class DecodeBatch:
             if request.timers:
                 watched.append(request)
         return watched
+
+    def _place(self, request_id: str) -> int | None:
+        """The place of a request, if it is in the batch."""
+        request = self._running.get(request_id)
+        return self._columns.place(request) if request is not None and request in self else None
 
     def _take_back(self) -> None:
         """Remove new tokens from those that have got theirs already."""

@@ -37,6 +37,8 @@ class Columns:
         self.stop_ids: set[int] = set()
         self.version = 0
         self._orders: list[int] = []
+        self._places: dict[str, int] = {}
+        self._version_before = 0
         self._is_lent = False
 
     def __len__(self) -> int:
@@ -50,6 +52,18 @@ class Columns:
     def place(self, request: Request) -> int:
         """The index at which a request stands, or would stand."""
         return bisect_left(self._orders, request.running_order)
+
+    def places(self) -> dict[str, int]:
+        """Places by id; empty if the batch has changed since the step before.
+
+        A table of them pays only where it is used again.
+        """
+        if self._version_before != self.version:
+            self._version_before = self.version
+            self._places = {}
+        elif not self._places:
+            self._places = dict(zip(self.ids, range(len(self.ids)), strict=True))
+        return self._places
 
     def insert(self, request: Request) -> None:
         """Take up a request that follows the batch's count."""
