@@ -17,7 +17,7 @@ from batchwright.testing import make_plugin
 from batchwright.usage import Usage
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "decisions.md"
-FOR_THE_CORE = {"bind", "decoded", "decoding", "holds"}
+FOR_THE_CORE = {"bind", "add_decode_tokens", "change_num_batched", "change_num_blocks"}
 
 
 class Onlooker(Observer):
