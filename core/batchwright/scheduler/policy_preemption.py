@@ -52,7 +52,7 @@ class PolicyPreemption:
             return
         state.has_changed = False
         self.num_changes += 1
-        self._seat_may_be_had = True
+        self._seat_may_be_had = self._policy.preempts
         if self._policy.yields:
             for one in self._policy.to_yield(state.view):
                 if one.request in state.view.running:  # it may be named twice
@@ -65,8 +65,9 @@ class PolicyPreemption:
 
         If there is none, nothing is asked again until something changes.
         """
-        asks = self._seat_may_be_had and self._policy.preempts
-        head = self._state.waiting.head() if asks else None
+        if not self._seat_may_be_had:
+            return None
+        head = self._state.waiting.head()
         victim = self.victim(head, step) if head is not None else None
         self._seat_may_be_had = victim is not None
         return victim

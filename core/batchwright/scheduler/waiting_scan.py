@@ -45,7 +45,8 @@ class WaitingScan:
 
     def run(self, step: StepInProgress) -> None:
         """Plan the admissions of this step."""
-        if not self._state.waiting.num_in_queue:
+        waiting = self._state.waiting
+        if not waiting.num_in_queue:
             return
         closed = self._closed(step)
         if self._state.to_end:
@@ -54,7 +55,7 @@ class WaitingScan:
             step.stopped_by = (None, closed)
             return
         while not (full := self._full(step)):
-            request = self._state.waiting.head()
+            request = waiting.head()
             if request is None:
                 break
             outcome = self._attempt.run(request, step)
@@ -66,7 +67,8 @@ class WaitingScan:
                     passed.num_bypassed += 1
         else:
             step.stopped_by = (None, full)
-        self._state.waiting.end_scan()
+        if step.passed_over:
+            waiting.end_scan()
 
     def _closed(self, step: StepInProgress) -> str:
         """Return the reason why no request may enter in this step; empty if some may."""
