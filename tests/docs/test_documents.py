@@ -277,14 +277,17 @@ def test_the_plugin_api_that_a_page_names_is_supported() -> None:
 
 
 def test_cost_of_a_step_is_quoted_as_it_was_measured() -> None:
-    """What differences-from-vllm.md says of steady decodes stands in the measured table."""
+    """The times of decode batches in differences-from-vllm.md stand in the measured table."""
     folder = ROOT / "docs" / "explanation"
     table = (folder / "what-a-step-costs.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| steady decode, ([\d,]+) running \| ([\d.,]+) \|", table, re.MULTILINE)
     measured = {running: round(float(cost.replace(",", ""))) for running, cost in rows}
     text = " ".join((folder / "differences-from-vllm.md").read_text(encoding="utf-8").split())
     costs = [measured[running] for running in ("64", "256", "1,024")]
-    quoted = "take {} microseconds with 64 requests in steady decode, {} with 256 and {} with 1,024"
+    quoted = (
+        "take {} microseconds with 64 requests in the decode batch, "
+        "{} with 256 and {} with 1,024"
+    )
     assert quoted.format(*costs) in text
 
 
