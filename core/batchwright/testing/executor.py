@@ -30,13 +30,17 @@ SPOILT = 1
 class Options:
     """Options of the scripted executor."""
 
-    vocab_size: int = option(997, "Token ids are below this.", unit="tokens", ge=2)
-    seed: int = option(0, "Another seed is another model.")
-    eos_one_in: int = option(0, "One answer in so many ends its sequence; 0: none.", ge=0)
-    num_draft_tokens: int = option(0, "Drafts proposed a request.", unit="tokens", ge=0)
-    draft_errors_one_in: int = option(3, "One draft in so many is wrong.", ge=1)
+    vocab_size: int = option(997, "Number of token ids.", unit="tokens", ge=2)
+    seed: int = option(0, "Seed of the model.")
+    eos_one_in: int = option(
+        0, "Number of answers of which one ends its sequence; 0: none ends.", ge=0
+    )
+    num_draft_tokens: int = option(
+        0, "Number of drafts proposed for a request.", unit="tokens", ge=0
+    )
+    draft_errors_one_in: int = option(3, "Number of drafts of which one is wrong.", ge=1)
     max_model_len: int = option(1 << 20, "Longest sequence.", unit="tokens", ge=2)
-    verify: bool = option(True, "Compare all KV that is read with what it should be.")
+    verify: bool = option(True, "True to compare all KV that is read with its expected value.")
 
 
 @define(eq=False)

@@ -27,12 +27,12 @@ class CalibrateCommand(Command):
 @click.option(
     "--log",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="A decision log of the engine; without it the engine runs on prompts made for this.",
+    help="Decision log of the engine. Default: a run of the engine on prompts made for this.",
 )
 @click.option(
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="What is written. Default: measured.toml beside CONFIG.",
+    help="Output file. Default: measured.toml beside CONFIG.",
 )
 @override_option
 def _calibrate(

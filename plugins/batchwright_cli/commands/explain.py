@@ -32,14 +32,16 @@ class ExplainCommand(Command):
 
 @click.command("explain")
 @click.argument("request_id", metavar="REQUEST", required=False)
-@click.option("--waiting", is_flag=True, help="Every request that waits at the log's last step.")
+@click.option(
+    "--waiting", is_flag=True, help="Explain every request that waits at the log's last step."
+)
 @click.option(
     "--log",
     "path",
     type=click.Path(path_type=Path),
     default=Path("decisions.jsonl"),
     show_default=True,
-    help="A decision log, as the observer decision-log writes it.",
+    help="Decision log, as the observer decision-log writes it.",
 )
 def _explain(request_id: str | None, path: Path, *, waiting: bool) -> None:
     """Tell the story of REQUEST: when, why, behind which it waited; grants; preemptions; end."""

@@ -31,9 +31,7 @@ class NewCommand(Command):
 @click.argument("kind", type=click.Choice(KINDS))
 @click.argument("name")
 @click.option(
-    "--output",
-    type=click.Path(path_type=Path),
-    help="The folder to make; by default batchwright-NAME.",
+    "--output", type=click.Path(path_type=Path), help="Folder to make. Default: batchwright-NAME."
 )
 def _new(kind: str, name: str, output: Path | None) -> None:
     """Write a distribution around a new component of KIND that the TOML will call NAME.

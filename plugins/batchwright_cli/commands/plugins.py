@@ -39,9 +39,13 @@ class PluginsCommand(Command):
     "--config",
     "file",
     type=click.Path(path_type=Path),
-    help="Load the single-file plugins of this TOML file too, and heed its disable.",
+    help="TOML file whose single-file plugins are loaded, too, and whose disable is obeyed.",
 )
-@click.option("--runtime", type=click.Choice(["engine", "simulator"]), help="Say what it honours.")
+@click.option(
+    "--runtime",
+    type=click.Choice(["engine", "simulator"]),
+    help="Runtime whose supported capabilities are listed.",
+)
 def _plugins(
     kind: str | None, name: str | None, file: Path | None, runtime: str | None, *, as_json: bool
 ) -> None:
@@ -82,7 +86,9 @@ def _chosen(plugins: PluginManager, kind: str | None, name: str | None) -> list[
     return plugins.registrations(kind)
 
 
-def _as_dict(found: list[Registration], plugins: PluginManager, runtime: str | None) -> dict[str, Any]:
+def _as_dict(
+    found: list[Registration], plugins: PluginManager, runtime: str | None
+) -> dict[str, Any]:
     return {
         "components": [
             {

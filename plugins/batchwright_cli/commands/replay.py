@@ -33,20 +33,20 @@ class ReplayCommand(Command):
 @click.option(
     "--policy",
     metavar="[LABEL=]POLICY",
-    help="Who decides: NAME, FILE.py or FILE.py:NAME. Default: the recorded one.",
+    help="Policy: NAME, FILE.py or FILE.py:NAME. Default: the recorded one.",
 )
 @click.option(
     "--from-step",
     type=click.IntRange(min=0),
     default=0,
     metavar="N",
-    help="The first step that it decides; up to there the recorded policy does. Default: 0.",
+    help="First step that the policy decides; the recorded one decides until then. Default: 0.",
 )
 @click.option(
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The new log; what changed goes into a .csv beside it. Default: beside LOG, with the "
-    "policy in its name.",
+    help="New log, with a .csv of the changes beside it. Default: beside LOG, with the policy"
+    " in its name.",
 )
 @click.option(
     "--trust-estimator",
@@ -59,7 +59,7 @@ class ReplayCommand(Command):
     help="Run the Python files that the recorded configuration loads.",
 )
 @click.option(
-    "--show", type=click.IntRange(min=0), default=5, help="Requests that are shown. Default: 5."
+    "--show", type=click.IntRange(min=0), default=5, help="Number of requests shown. Default: 5."
 )
 @override_option
 def _replay(

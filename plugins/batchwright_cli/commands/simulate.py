@@ -28,29 +28,31 @@ class SimulateCommand(Command):
 
 @click.command("simulate")
 @click.option(
-    "--config", type=click.Path(path_type=Path), help="TOML file; without it all is default."
+    "--config",
+    type=click.Path(path_type=Path),
+    help="TOML file. Default: the default of every option.",
 )
 @click.option(
     "--workload",
     metavar="NAME[:FILE]",
-    help="What arrives: azure:FILE, jsonl:FILE, poisson, ... Default: simulation.workload.",
+    help="Workload: azure:FILE, jsonl:FILE, poisson, ... Default: simulation.workload.",
 )
-@click.option("--limit", type=click.IntRange(min=1), help="Take so many requests.")
+@click.option("--limit", type=click.IntRange(min=1), help="Most requests.")
 @click.option("--rate", type=PositiveNumber(), help="Mean arrivals a second.")
+@click.option("--scale-rate", type=PositiveNumber(), help="Factor on the rate of arrivals.")
+@click.option("--seed", type=click.IntRange(min=0), help="Seed of all streams of random numbers.")
 @click.option(
-    "--scale-rate", type=PositiveNumber(), help="Let requests arrive so many times as fast."
+    "--until", type=PositiveNumber(), help="Simulated time (seconds) at which the run ends."
 )
-@click.option("--seed", type=click.IntRange(min=0), help="Seed of all streams of chance.")
-@click.option("--until", type=PositiveNumber(), help="Simulated seconds.")
 @click.option(
-    "--max-queue", type=click.IntRange(min=1), help="End when more requests than this wait."
+    "--max-queue", type=click.IntRange(min=1), help="Waiting requests above which the run ends."
 )
 @click.option(
     "--output",
     type=click.Path(path_type=Path, file_okay=False),
     help="Folder for requests.csv and summary.json.",
 )
-@click.option("--steps", is_flag=True, help="Write every decision, too: steps.jsonl.")
+@click.option("--steps", is_flag=True, help="Write the decision log steps.jsonl, too.")
 @override_option
 def _simulate(config: Path | None, overrides: tuple[str, ...], **given: Any) -> None:
     """Run a workload through the scheduler on a virtual clock.

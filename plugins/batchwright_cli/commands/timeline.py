@@ -56,17 +56,17 @@ class _Range(click.ParamType):  # type: ignore[type-arg]
     help="Trace events (JSON) of the whole run, for ui.perfetto.dev or chrome://tracing.",
 )
 @click.option(
-    "--svg", type=click.Path(path_type=Path, dir_okay=False), help="A picture of a window."
+    "--svg", type=click.Path(path_type=Path, dir_okay=False), help="SVG picture of a window."
 )
 @click.option(
     "--png",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The same as pixels; needs batchwright[png].",
+    help="PNG picture of a window; needs batchwright[png].",
 )
-@click.option("--steps", type=_Range(int), metavar="A:B", help="The window, in steps.")
-@click.option("--seconds", type=_Range(float), metavar="A:B", help="The window, in seconds.")
+@click.option("--steps", type=_Range(int), metavar="A:B", help="Window in steps (first:last).")
+@click.option("--seconds", type=_Range(float), metavar="A:B", help="Window in seconds (start:end).")
 @click.option(
-    "--rows", type=click.IntRange(min=1), default=40, help="Requests drawn at most. Default: 40."
+    "--rows", type=click.IntRange(min=1), default=40, help="Most requests drawn. Default: 40."
 )
 def _timeline(
     path: Path,

@@ -36,14 +36,14 @@ def _workload() -> None:
     type=click.IntRange(min=1),
     default=100_000,
     show_default=True,
-    help="Look at so many requests.",
+    help="Most requests read.",
 )
 @click.option(
     "--block-size",
     type=click.IntRange(min=1),
     default=512,
     show_default=True,
-    help="Tokens of a block that prompts may share.",
+    help="Size of a shared block (tokens).",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @override_option

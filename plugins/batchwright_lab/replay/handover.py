@@ -32,9 +32,9 @@ HANDOVER: Final = "handover"
 class Options:
     """Options of a handover."""
 
-    first: str = option("", "Who decides at first.")
-    then: str = option("", "Who decides later.")
-    step: int = option(0, "The first step that the second one decides.", ge=0)
+    first: str = option("", "Policy that decides first.")
+    then: str = option("", "Policy that decides later.")
+    step: int = option(0, "First step of the second policy.", ge=0)
 
 
 class _Handover(Component, Lifecycle):

@@ -42,7 +42,7 @@ class Options:
 
     max_model_len: int = option(1 << 20, "Longest sequence of the model.", unit="tokens", ge=2)
     kv_bytes_per_token: int = option(
-        131_072, "What a token takes in the KV cache, for kv.memory.", unit="bytes", ge=1
+        131_072, "Size of a token in the KV cache, for kv.memory.", unit="bytes", ge=1
     )
 
 

@@ -26,8 +26,8 @@ __all__ = ["Agents", "Clients"]
 class ClientOptions:
     """Options of clients."""
 
-    num_clients: int = option(16, "Clients; each waits for its answer.", ge=1)
-    num_requests: int = option(1000, "Requests of all of them.", unit="requests", ge=1)
+    num_clients: int = option(16, "Number of clients; each waits for its answer.", ge=1)
+    num_requests: int = option(1000, "Number of requests of all clients.", unit="requests", ge=1)
     think_time: float = option(
         1.0, "Mean time from an answer to the next task; exponential.", unit="seconds", ge=0
     )
@@ -40,7 +40,7 @@ class ClientOptions:
         Factory(lambda: Lengths(mean=128.0)), "Output lengths.", default_text="lognormal, mean 128"
     )
     prefixes: Prefixes = option(
-        Factory(Prefixes), "A tree of prefixes that prompts share.", default_text="none"
+        Factory(Prefixes), "Tree of prefixes that prompts share.", default_text="none"
     )
 
 
@@ -50,7 +50,7 @@ class AgentOptions(ClientOptions):
 
     calls: Lengths = option(
         Factory(lambda: Lengths("uniform", mean=6.0, most=100)),
-        "Calls of a task.",
+        "Number of calls of a task.",
         default_text="uniform, mean 6",
     )
     tool_time: float = option(
@@ -58,7 +58,7 @@ class AgentOptions(ClientOptions):
     )
     tool_output: Lengths = option(
         Factory(lambda: Lengths(mean=256.0)),
-        "What a call adds to the last prompt and its answer.",
+        "Length that a call adds to the last prompt and its answer.",
         default_text="lognormal, mean 256",
     )
 

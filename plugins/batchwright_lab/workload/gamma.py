@@ -17,7 +17,7 @@ __all__ = ["Gamma"]
 class Options(MadeOptions):
     """Options of gamma-distributed gaps."""
 
-    cv: float = option(2.0, "Standard deviation of gaps over their mean.", gt=0)
+    cv: float = option(2.0, "Standard deviation of gaps divided by their mean.", gt=0)
 
 
 class Gamma(Made):

@@ -36,7 +36,7 @@ _KEYS: Final = (*_OWN, *_FIELDS, *_NUMBERS)
 class Options:
     """Options of our own traces."""
 
-    path: str = option("", "The file, relative to the TOML file.")
+    path: str = option("", "File of the trace, relative to the TOML file.")
 
 
 class Jsonl(Workload):

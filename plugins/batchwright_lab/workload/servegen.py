@@ -30,10 +30,10 @@ class Options:
     """Options of client mixes."""
 
     path: str = option("", "Folder or tar archive, relative to the TOML file.")
-    start: float = option(0.0, "From when on it is played.", unit="seconds", ge=0)
-    seconds: float = option(3600.0, "How long it is played.", unit="seconds", gt=0)
+    start: float = option(0.0, "Start of the played part.", unit="seconds", ge=0)
+    seconds: float = option(3600.0, "Length of the played part.", unit="seconds", gt=0)
     num_clients: int | None = option(
-        None, "Only so many, the busiest ones.", ge=1, default_text="all"
+        None, "Most clients, the busiest first.", ge=1, default_text="all"
     )
 
 

@@ -33,12 +33,14 @@ _MOST_TURNS: Final = 1 << 12
 class Options:
     """Options of conversations."""
 
-    path: str = option("", "The file, relative to the TOML file.")
-    rate: float = option(1.0, "Conversations that begin, by a Poisson process.", unit="1/s", gt=0)
+    path: str = option("", "File of the trace, relative to the TOML file.")
+    rate: float = option(
+        1.0, "Rate at which conversations begin (a Poisson process).", unit="1/s", gt=0
+    )
     think_time: float = option(
         10.0, "Mean time from an answer to the next turn; exponential.", unit="seconds", ge=0
     )
-    chars_per_token: float = option(4.0, "Length of texts, since there is no tokenizer here.", gt=0)
+    chars_per_token: float = option(4.0, "Characters a token, in place of a tokenizer.", gt=0)
 
 
 @define(kw_only=True)

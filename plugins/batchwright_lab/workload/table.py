@@ -25,8 +25,8 @@ __all__ = ["TraceOptions", "TraceTable"]
 class TraceOptions:
     """Options of a trace in a file."""
 
-    path: str = option("", "The file, relative to the TOML file.")
-    repeat: int = option(1, "How often the trace is played, one behind the other.", ge=1)
+    path: str = option("", "File of the trace, relative to the TOML file.")
+    repeat: int = option(1, "Times that the trace is played, one after the other.", ge=1)
 
 
 class Rows:

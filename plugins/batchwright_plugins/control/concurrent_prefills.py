@@ -20,7 +20,7 @@ __all__ = ["ConcurrentPrefills"]
 class Options:
     """Options of concurrent-prefills."""
 
-    requests: int = option(1, "Prompts in computation at a time.", unit="requests", ge=1)
+    requests: int = option(1, "Most prompts in computation at a time.", unit="requests", ge=1)
 
 
 class ConcurrentPrefills(PrefillTracker):

@@ -22,7 +22,7 @@ class Options:
     """Options of decode-first."""
 
     fraction: float = option(
-        0.5, "Share of a batch that is left when others are admitted.", ge=0, lt=1
+        0.5, "Share of a batch (0..1) that is left when others are admitted.", ge=0, lt=1
     )
     max_wait: float | None = option(
         2.0,

@@ -22,10 +22,7 @@ class Options:
     """Options of delay."""
 
     factor: float = option(
-        0.5,
-        "How long the oldest request waits, in durations of the last prefill step.",
-        ge=0,
-        lt=inf,
+        0.5, "Wait of the oldest request, in durations of the last prefill step.", ge=0, lt=inf
     )
 
 

@@ -25,7 +25,7 @@ class Options:
         0.05, "Longest step while requests decode.", unit="seconds", gt=0, lt=inf
     )
     minimum: int = option(
-        16, "Prompt tokens that are granted however late it is.", unit="tokens", ge=1
+        16, "Prompt tokens that are scheduled even in a late step.", unit="tokens", ge=1
     )
 
 

@@ -21,7 +21,7 @@ class Options:
     """Options of prefill-first."""
 
     max_steps: int = option(
-        4, "Steps in a row in which decodes wait for prompts.", unit="steps", ge=1
+        4, "Most steps in a row in which decodes wait for prompts.", unit="steps", ge=1
     )
 
 

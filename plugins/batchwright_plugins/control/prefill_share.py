@@ -20,7 +20,7 @@ class Options:
     """Options of prefill-share."""
 
     share: float = option(
-        0.5, "Share of max_num_batched_tokens that prefill may take beside decodes.", gt=0, le=1
+        0.5, "Share of max_num_batched_tokens (0..1) for prefill beside decodes.", gt=0, le=1
     )
 
 

@@ -33,10 +33,10 @@ class Options:
     """Options of the queue timeout."""
 
     seconds: float | None = option(
-        None, "Most time before the first grant.", unit="seconds", default_text="no bound", ge=0
+        None, "Longest wait for the first admission.", unit="seconds", default_text="no bound", ge=0
     )
     classes: Mapping[str, float] = option(
-        Factory(dict), "The same by slo_class, in seconds.", default_text="none", check=_times
+        Factory(dict), "Longest wait by slo_class (seconds).", default_text="none", check=_times
     )
 
 

@@ -29,11 +29,13 @@ def _quotas(_instance: object, _field: object, clients: Mapping[str, int]) -> No
 class Options:
     """Options of the quota."""
 
-    tokens: int = option(100_000, "Tokens of a client's requests in a window.", unit="tokens", ge=1)
+    tokens: int = option(
+        100_000, "Most tokens of a client's requests in a window.", unit="tokens", ge=1
+    )
     window: float = option(60.0, "Length of a window.", unit="seconds", gt=0, lt=inf)
     clients: Mapping[str, int] = option(
         Factory(dict),
-        "By client, what replaces tokens.",
+        "Value of tokens by client.",
         default_text="tokens for every client",
         check=_quotas,
     )

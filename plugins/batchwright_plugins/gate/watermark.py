@@ -22,9 +22,11 @@ __all__ = ["Watermark"]
 class Options:
     """Options of the watermark gate."""
 
-    fraction: float = option(0.01, "Share of all blocks that an admission leaves free.", ge=0, lt=1)
+    fraction: float = option(
+        0.01, "Share of all blocks (0..1) that an admission leaves free.", ge=0, lt=1
+    )
     need: Literal["full", "step"] = option(
-        "full", "What must fit beside it: all known tokens, or this step's grant."
+        "full", "Tokens that must fit beside it: all known tokens, or those scheduled in this step."
     )
 
 

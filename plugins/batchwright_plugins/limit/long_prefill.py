@@ -23,7 +23,8 @@ class Options:
 
     threshold: int = option(512, "Most tokens of one request in a step.", unit="tokens", ge=1)
     adaptive: bool = option(
-        False, "Never cut below the step's budget divided by the number of requests."
+        False,
+        "True to keep the limit at or above the step's budget divided by the number of requests.",
     )
 
 

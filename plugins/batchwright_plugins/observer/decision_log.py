@@ -30,12 +30,11 @@ class Options:
     """Options of the decision log."""
 
     path: str = option(
-        "decisions.jsonl",
-        "The file that is written, relative to the TOML file; an old one is replaced.",
+        "decisions.jsonl", "Output file, relative to the TOML file; an old one is replaced."
     )
-    flush: bool = option(False, "Whether each line is on disk before the next step.")
-    block_ids: bool = option(False, "Whether blocks are listed by id instead of counted.")
-    replay: bool = option(True, "Whether it says, too, what `batchwright replay` needs.")
+    flush: bool = option(False, "True to write each line to disk before the next step.")
+    block_ids: bool = option(False, "True to list blocks by id instead of their number.")
+    replay: bool = option(True, "True to write the data for `batchwright replay`, too.")
 
 
 class DecisionLog(Observer):

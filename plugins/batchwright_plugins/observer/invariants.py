@@ -25,11 +25,11 @@ class Options:
     """Options of the invariants observer."""
 
     on_violation: Literal["raise", "log"] = option(
-        "raise", "What a violation does: end the run with InvariantError, or be logged."
+        "raise", "Effect of a violation: end the run with InvariantError, or log it."
     )
     patience: int = option(
         8,
-        "Steps in a row in which nothing may be scheduled though something could be.",
+        "Most steps in a row without scheduled tokens though a request could be scheduled.",
         unit="steps",
         ge=1,
     )

@@ -24,7 +24,7 @@ __all__ = ["Progress"]
 class Options:
     """Options of the progress line."""
 
-    refresh_per_second: float = option(4.0, "How often the line is drawn.", unit="1/s", gt=0)
+    refresh_per_second: float = option(4.0, "Rate at which the line is drawn.", unit="1/s", gt=0)
 
 
 class Progress(Observer):

@@ -44,7 +44,7 @@ class Options:
     """Options of the table of requests."""
 
     path: str = option(
-        "requests.csv", "The file that is written, relative to the TOML file; an old one goes."
+        "requests.csv", "Output file, relative to the TOML file; an old one is replaced."
     )
 
 

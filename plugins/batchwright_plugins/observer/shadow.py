@@ -36,11 +36,11 @@ _IN_QUEUE: Final = ("", "preempted", "paused")
 class Options:
     """Options of a shadow."""
 
-    policy: str = option(
-        DEFAULT_POLICY, "The policy that watches; its options are in [policy.NAME]."
+    policy: str = option(DEFAULT_POLICY, "Policy that is asked; its options are in [policy.NAME].")
+    every: int = option(
+        8, "Interval at which orders of waiting requests are compared.", unit="steps", ge=1
     )
-    every: int = option(8, "Orders of waiting requests are compared so often.", unit="steps", ge=1)
-    depth: int = option(16, "First waiting requests whose order is compared.", ge=2)
+    depth: int = option(16, "Number of first waiting requests whose order is compared.", ge=2)
     path: str | None = option(
         None, "CSV file of agreement over time, relative to the TOML file.", default_text="none"
     )

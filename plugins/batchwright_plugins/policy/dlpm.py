@@ -25,7 +25,7 @@ class Options(ServiceOptions):
 
     quantum: float = option(
         4096.0,
-        "Weighted tokens that a client may have beyond others before it has to wait for them.",
+        "Weighted tokens that a client may receive beyond others before it waits for them.",
         unit="tokens",
         gt=0,
     )

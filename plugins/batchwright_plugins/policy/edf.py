@@ -33,29 +33,25 @@ class Options:
 
     targets: Mapping[str, float] = option(
         Factory(dict),
-        "By slo_class, seconds from arrival to the first token.",
+        "Time from arrival to the first token, by slo_class (seconds).",
         default_text="none",
         check=_times,
     )
     default_target: float | None = option(
         None,
-        "The same for every other request.",
+        "Time from arrival to the first token, for all other requests.",
         unit="seconds",
         default_text="it has no deadline",
         ge=0,
     )
     relegate: bool = option(
-        True, "Whether those that cannot meet their deadline any more go behind all others."
+        True, "True to put requests that are certain to miss their deadline behind all others."
     )
-    prefill_time: float = option(
-        0.0, "What a prompt token is thought to take.", unit="seconds", ge=0
-    )
-    decode_time: float = option(
-        0.03, "What an output token is thought to take.", unit="seconds", ge=0
-    )
+    prefill_time: float = option(0.0, "Estimated time of a prompt token.", unit="seconds", ge=0)
+    decode_time: float = option(0.03, "Estimated time of an output token.", unit="seconds", ge=0)
     max_wait: float | None = option(
         None,
-        "Time in the queue after which a request is next, lost or not.",
+        "Time in the queue after which a request is next, late or not.",
         unit="seconds",
         default_text="no bound",
         ge=0,

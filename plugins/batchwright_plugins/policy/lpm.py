@@ -23,7 +23,7 @@ class Options:
 
     max_wait: float | None = option(
         30.0,
-        "Time in the queue after which a request is next, whatever is cached of it.",
+        "Time in the queue after which a request is next, whatever its hit.",
         unit="seconds",
         default_text="30; none: no bound",
         ge=0,

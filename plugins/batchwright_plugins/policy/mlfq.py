@@ -24,14 +24,16 @@ class Options:
 
     quantum: int = option(
         512,
-        "Computed on the first level; each level has twice that of the one before.",
+        "Tokens computed on the first level; each level has twice those of the one before.",
         unit="tokens",
         ge=1,
     )
-    levels: int = option(4, "On the last one a request stays.", unit="levels", ge=1, le=32)
+    levels: int = option(
+        4, "Number of levels; on the last one a request stays.", unit="levels", ge=1, le=32
+    )
     max_wait: float | None = option(
         60.0,
-        "Time in the queue after which a request is next, on whatever level.",
+        "Time in the queue after which a request is next, on any level.",
         unit="seconds",
         default_text="60; none: no bound",
         ge=0,

@@ -22,8 +22,8 @@ class Options:
 
     preempts: bool = option(
         False,
-        "Whether the head of the queue takes a seat, or blocks, of a strictly less urgent "
-        "running request if it finds none.",
+        "True if the head of the queue may preempt a strictly less urgent running request for"
+        " a seat or blocks.",
     )
 
 

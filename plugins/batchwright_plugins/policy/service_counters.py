@@ -27,11 +27,11 @@ def _positive(_instance: object, _field: object, weights: Mapping[str, float]) -
 class ServiceOptions:
     """How service is counted."""
 
-    input_weight: float = option(1.0, "What a computed prompt token counts.", ge=0)
-    output_weight: float = option(2.0, "What an output token counts.", ge=0)
+    input_weight: float = option(1.0, "Weight of a computed prompt token.", ge=0)
+    output_weight: float = option(2.0, "Weight of an output token.", ge=0)
     weights: Mapping[str, float] = option(
         Factory(dict),
-        "By client, its share beside others.",
+        "Share of a client beside others, by client.",
         default_text="1 for every client",
         check=_positive,
     )

@@ -24,13 +24,13 @@ class Options:
 
     warm_time: float = option(
         60.0,
-        "How long after a group was last served its prefix counts as cached.",
+        "Time after the last service of a group for which its prefix counts as cached.",
         unit="seconds",
         ge=0,
     )
     max_wait: float | None = option(
         10.0,
-        "Time in the queue after which a request is next, warm or not.",
+        "Time in the queue after which a request is next, cached or not.",
         unit="seconds",
         default_text="10; none: no bound",
         ge=0,

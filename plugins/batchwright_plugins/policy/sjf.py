@@ -23,11 +23,11 @@ class Options:
 
     size: Literal["prompt", "uncached", "predicted"] = option(
         "prompt",
-        "What a job's size is: its prompt, what of it is not cached, or prompt and "
-        "predicted outputs.",
+        "Size of a job: its prompt, its uncached prompt tokens, or its prompt and predicted "
+        "outputs.",
     )
     aging: float = option(
-        100.0, "What each second of waiting takes off a size.", unit="tokens/second", ge=0, lt=inf
+        100.0, "Reduction of a size for each second of waiting.", unit="tokens/second", ge=0, lt=inf
     )
 
 

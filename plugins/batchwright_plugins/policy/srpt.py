@@ -21,10 +21,10 @@ __all__ = ["Srpt"]
 class Options:
     """Options of srpt."""
 
-    pausing: bool = option(True, "Whether running requests pause for shorter ones that wait.")
+    pausing: bool = option(True, "True if running requests pause for shorter waiting ones.")
     max_wait: float | None = option(
         60.0,
-        "Time in the queue after which a request is next, however long it is.",
+        "Time in the queue after which a request is next, of any length.",
         unit="seconds",
         default_text="60; none: no bound",
         ge=0,

@@ -29,29 +29,35 @@ _NEXT = 2.0
 class Options:
     """Options of window."""
 
-    window: int = option(64, "Requests that are scored, the first to arrive.", ge=1, le=1024)
-    hit: float = option(1.0, "Weight of: cached share of the known tokens.", ge=0, lt=inf)
-    age: float = option(1.0, "Weight of: time since arrival, of max_age.", ge=0, lt=inf)
-    size: float = option(0.0, "Weight of: how short the prompt is, of max_model_len.", ge=0, lt=inf)
+    window: int = option(64, "Number of scored requests, the first to arrive.", ge=1, le=1024)
+    hit: float = option(1.0, "Weight of the cached share of the known tokens (0..1).", ge=0, lt=inf)
+    age: float = option(
+        1.0, "Weight of the time since arrival, as a share of max_age (0..1).", ge=0, lt=inf
+    )
+    size: float = option(
+        0.0, "Weight of a short prompt, as a share of max_model_len (0..1).", ge=0, lt=inf
+    )
     fairness: float = option(
         0.0,
-        "Weight of: how much less its client was served than the one served most.",
+        "Weight of the service that its client lacks against the client served most (0..1).",
         ge=0,
         lt=inf,
     )
     max_age: float = option(
         60.0,
-        "Age from which on the age score is 1, and a request next if age has a weight.",
+        "Age from which on the age score is 1, and the request is next if age has a weight.",
         unit="seconds",
         gt=0,
         lt=inf,
     )
     filters: tuple[Filter, ...] = option(
         (),
-        "Who goes behind the others: fits, whose uncached tokens find no free blocks; share, "
-        "whose client holds more than max_share of the seats.",
+        "Requests that go behind the others: fits, those whose uncached tokens find no free "
+        "blocks; share, those whose client holds more than max_share of the seats.",
     )
-    max_share: float = option(0.5, "See filters.", gt=0, le=1)
+    max_share: float = option(
+        0.5, "Most seats of a client, as a share of all (0..1); see filters.", gt=0, le=1
+    )
 
 
 @define

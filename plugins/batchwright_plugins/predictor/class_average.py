@@ -23,10 +23,10 @@ class Options:
     """Options of averages by class."""
 
     by: Literal["prompt", "client", "group", "slo_class"] = option(
-        "prompt", "What makes a class; prompt: lengths between two powers of two."
+        "prompt", "Attribute that makes a class; prompt: lengths between two powers of two."
     )
     memory: float = option(
-        100.0, "Requests that the average looks back, weighted exponentially.", ge=1
+        100.0, "Number of past requests in the average, weighted exponentially.", ge=1
     )
 
 
