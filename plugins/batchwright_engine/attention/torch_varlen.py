@@ -23,11 +23,10 @@ _IMPLEMENTATIONS = {9: ("FA3", "flash_attn_interface"), 10: ("FA4", "flash_attn"
 class TorchVarlenAttention(DeferredAttention):
     """Paged attention by ``torch.nn.attention.varlen.varlen_attn``, on CUDA.
 
-    The kernel that comes with torch (FlashAttention 2) takes no block tables: this
-    backend needs FlashAttention 3 on Hopper or FlashAttention 4 on Blackwell, and
-    activates it, which is in force for the whole process. One call a layer, whatever
-    the mix. Serves grouped query heads and a sliding window a layer, in float16 and
-    bfloat16.
+    The kernel that comes with torch (FlashAttention 2) takes no block tables: this backend
+    needs FlashAttention 3 on Hopper or FlashAttention 4 on Blackwell, and activates it for the
+    whole process. It makes one call a layer, whatever the mix. Serves grouped query heads and a
+    sliding window a layer, in float16 and bfloat16.
     """
 
     name: ClassVar[str] = "torch-varlen"

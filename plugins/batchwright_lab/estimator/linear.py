@@ -59,8 +59,8 @@ class Linear(Estimator):
 
     ``context`` is that of all decodes, summed; ``attention`` is ``q * (kv + q / 2)``, summed
     over prefills of q tokens behind a context of kv; c0 is ``base + overhead``. Coefficients
-    come from a profile, and each can be set. Batches are small or large, decode or prefill:
-    one line through all of it is some 15 % off on those that are both; ``table`` is closer.
+    come from a profile, and each can be set. One line through small and large batches of
+    prefill and decode is some 15 % off on mixed ones; ``table`` is closer.
     """
 
     name = "linear"

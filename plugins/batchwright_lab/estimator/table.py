@@ -55,14 +55,14 @@ class Options:
 class Table(Estimator):
     """Operators of a step, each interpolated in measurements, added up.
 
-    Dense operators by tokens and attention by batch, once a layer; LM head and sampler by
-    requests; with tensor parallelism two all-reduces a layer. Attention was measured for
-    one prefill of q tokens behind kv and n decodes with contexts alike: several prefills
-    count as equal ones of the same tokens and the same attention, contexts as their mean.
+    Dense operators count by tokens and attention by batch, once a layer; LM head and sampler by
+    requests; with tensor parallelism two all-reduces a layer. Attention was measured for one
+    prefill of q tokens behind kv and n decodes with equal contexts: several prefills count as
+    equal ones of the same tokens and the same attention, contexts as their mean.
 
     ``attention.csv`` has ``prefill_chunk, kv_prefill, n_decode, kv_decode, time_us``,
     ``dense.csv`` has ``layer, tokens, time_us``, ``per_sequence.csv`` has ``layer, sequences,
-    time_us``; ``profile.toml`` beside them may say ``num_layers``, ``hidden_size``, ``once``
+    time_us``; ``profile.toml`` beside them may set ``num_layers``, ``hidden_size``, ``once``
     (operators outside of layers) and ``twice`` (operators that a layer has two of).
     """
 

@@ -72,11 +72,11 @@ class KnownLengths:
 
 
 class Simulated(Executor):
-    """Answers plans at once, and lets the clock go on by what a step would take.
+    """An executor that answers plans at once, and moves the clock by the time of the step.
 
-    How long that is, an estimator says: the simulation's truth (``simulation.estimator``).
-    A request repeats one token until its true length is reached, and then ends its
-    sequence. On a clock that is not virtual it sleeps.
+    An estimator gives that time: the true one of the simulation (``simulation.estimator``). A
+    request repeats one token until its true length is reached, and then ends its sequence. On a
+    clock that is not virtual the executor sleeps.
     """
 
     name = "simulated"

@@ -75,10 +75,10 @@ class _Call(Arrival):
 
 
 class Clients(Workload):
-    """So many clients, each of which sends a request, waits for the answer, thinks, repeats.
+    """A number of clients, each of which sends a request, waits for the answer, thinks, repeats.
 
-    What arrives depends on what is served: it cannot be overloaded, and has no rate. A client
-    whose request is refused thinks, too, and sends another one.
+    Arrivals depend on the service: the system cannot be overloaded, and the workload has no
+    rate. A client whose request is refused thinks, too, and sends another one.
     """
 
     name = "clients"
@@ -152,11 +152,11 @@ class Clients(Workload):
 
 
 class Agents(Clients):
-    """Clients whose tasks take several calls, each with all that came before in its prompt.
+    """Clients whose tasks take several calls, each with all earlier calls in its prompt.
 
-    A call's prompt is the last call's prompt, its answer and what a tool has said of it:
-    prefixes grow, and are worth keeping while the tool works. A task is a ``group``; it is over
-    when a call of it is refused.
+    A call's prompt is the last call's prompt, its answer and the answer of a tool: prefixes
+    grow, and are worth keeping while the tool works. A task is a ``group``; it is over when a
+    call of it is refused.
     """
 
     name = "agents"

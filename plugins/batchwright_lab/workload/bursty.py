@@ -25,7 +25,7 @@ class Options(MadeOptions):
 class Bursty(Made):
     """A Poisson process whose rate jumps: bursts and calms of exponential length in turn.
 
-    ``rate`` is that over both. (A Markov-modulated Poisson process of two states.)
+    ``rate`` is the mean over both. (A Markov-modulated Poisson process of two states.)
     """
 
     name = "bursty"

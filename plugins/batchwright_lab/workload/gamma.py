@@ -21,7 +21,7 @@ class Options(MadeOptions):
 
 
 class Gamma(Made):
-    """Gaps are gamma-distributed: a CV over 1 is burstier than Poisson, under 1 smoother."""
+    """Gamma-distributed gaps: a CV over 1 is burstier than Poisson, under 1 smoother."""
 
     name = "gamma"
     Options = Options

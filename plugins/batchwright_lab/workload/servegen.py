@@ -40,9 +40,9 @@ class Options:
 class ServeGen(Workload):
     """The clients of ServeGen (2025): each with its own rate, burstiness and lengths.
 
-    For each client, windows of ten minutes: its rate and how its gaps are distributed
-    (gamma or Weibull, of which the shape is taken, the scale follows from the rate), and
-    histograms of its lengths. Prompts share nothing.
+    Each client has windows of ten minutes: its rate, the distribution of its gaps (gamma or
+    Weibull; the shape is taken, the scale follows from the rate), and histograms of its
+    lengths. Prompts share nothing.
     """
 
     name = "servegen"

@@ -62,9 +62,9 @@ class ShareGpt(Workload):
     A file is a JSON array of objects ``{"id": ..., "conversations": [{"from": "human", "value":
     "..."}, {"from": "gpt", "value": "..."}, ...]}``. A ``value`` may be a number of tokens
     instead of a text. Conversations begin by a Poisson process; the next turn comes some time
-    after the last answer, its prompt is all that was said before and the new message:
-    of users, of the system and of tools alike. An answer to which nothing was asked is part of
-    the next prompt, too. A conversation is a ``group``.
+    after the last answer. Its prompt has all earlier messages and the new one: those of users,
+    of the system and of tools. An answer without a question is part of the next prompt, too. A
+    conversation is a ``group``.
     """
 
     name = "sharegpt"

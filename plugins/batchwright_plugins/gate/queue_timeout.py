@@ -48,13 +48,13 @@ class Deadline:
 
 
 class QueueTimeout(Gate):
-    """Ends a request, with an error that says so, if it waits too long for its first grant.
+    """End a request with an error if it waits too long for its first admission.
 
-    The tightest bound counts of three: ``seconds``, ``classes[slo_class]``, and the
-    request's own, ``hints = {"queue_timeout": seconds}``. A request that was admitted once
-    is never ended, though it waits again after a preemption. A request that gives up waiting
-    costs the others nothing more: the bound holds for requests deep in the queue and for
-    parked ones too, by one alarm a request, O(log n). Time counts from when it was added.
+    The tightest of three bounds counts: ``seconds``, ``classes[slo_class]``, and the request's
+    own, ``hints = {"queue_timeout": seconds}``. A request that was admitted once is never
+    ended, though it waits again after a preemption. The bound holds for requests deep in the
+    queue and for those that wait for a key, too, by one clock timer a request, O(log n). Time
+    counts from when the request was added.
     """
 
     name = "queue-timeout"

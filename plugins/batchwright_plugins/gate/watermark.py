@@ -31,12 +31,11 @@ class Options:
 
 
 class Watermark(Gate):
-    """Leaves ``int(fraction * num_blocks)`` blocks free, so that decodes can grow.
+    """Leave ``int(fraction * num_blocks)`` blocks free, so that decodes can grow.
 
-    It counts only while something runs (requests admitted earlier in the step
-    included): an empty engine admits whatever fits. With ``need = "full"`` blocks that
-    prompts in computation still need are not free. vLLM's ``watermark``, which does not
-    count those.
+    It counts only while a request runs (requests admitted earlier in the step included): an
+    empty engine admits every request that fits. With ``need = "full"`` blocks that prompts in
+    computation still need are not free. vLLM's ``watermark``, which does not count those.
     """
 
     name = "watermark"

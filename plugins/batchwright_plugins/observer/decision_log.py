@@ -38,41 +38,38 @@ class Options:
 
 
 class DecisionLog(Observer):
-    """What each step decided and why, as JSON lines: equal runs write equal bytes.
+    """Decisions of each step with their reasons, as JSON lines: equal runs write equal bytes.
 
-    The first line names the format, its version, the sizes of the run, and ``config``:
-    what in the configuration decides, without what is default; ``folder`` is where its
-    paths start, seen from the log. Then comes one line a step; keys that would be empty
-    are left out:
+    The first line names the format, its version, the sizes of the run, and ``config``: the
+    options that affect decisions, without defaults; ``folder`` is the start of its paths, seen
+    from the log. Then comes one line a step; keys that would be empty are left out:
 
     - ``step``, ``time`` (seconds on the scheduler's clock), ``budget``, ``tokens``
-    - ``done``: ``[step, time]`` of each step whose results came since the line before; left
-      out where that is the last step, done at this line's time
+    - ``done``: ``[step, time]`` of each step whose results came since the line before; left out
+      if that is the last step, done at this line's time
     - ``added``: by request, ``[prompt tokens, most output tokens, arrival time, fields]``;
-      ``fields`` are those of the request that were given, and ``components``
+      ``fields`` are those of the request that were given, and ``contents``
     - ``finished``: by request, ``[reason, detail, output tokens, contents]``; ended since
       the line before
     - ``admitted``: by request, tokens that the prefix cache held of it; in order of
       admission. ``resumed``: those among them that had been preempted
-    - ``grants``: by request, ``[tokens owed, tokens granted, new blocks]``; of those whose
-      grant was decided by a visit
-    - ``carried``: how many others the decode batch advances, one token owed and granted each: all
-      running requests but those in ``grants`` and in ``left_out``
-    - ``blocks``: by carried request, new blocks
-    - ``left_out``: running requests that were granted nothing
+    - ``grants``: by request, ``[new tokens, scheduled tokens, new blocks]``; of visited requests
+    - ``carried``: number of requests of the decode batch, with one scheduled token each: all
+      running requests except those in ``grants`` and in ``left_out``
+    - ``blocks``: by request of the decode batch, new blocks
+    - ``left_out``: running requests without scheduled tokens
     - ``preempted``: by request, the one that needed its blocks
-    - ``waits``: by request, why it waits, where that changed; empty: in the queue again
-    - ``stop``: ``[request or null, why]``: where the scan of waiting requests ended, if
-        that changed; null: none was held back. Requests without a reason of their own
-      wait behind it.
+    - ``waits``: by request, why it waits, if that changed; empty: in the queue again
+    - ``stop``: ``[request or null, why]``: the end of the scan of waiting requests, if that
+      changed; null: none was held back. Requests without a reason of their own wait behind it.
     - ``running``, ``waiting``, ``parked`` (of those waiting), ``free`` (blocks)
 
-    A line without ``step`` has only what was added and finished meanwhile: at the end,
-    and where a request did both between two steps. A step costs what changes in it,
-    whatever waits. ``decision_trail`` reads it back.
+    A line without ``step`` has only requests that were added and finished meanwhile: at the
+    end, and if a request did both between two steps. A step costs its changes, not its waiting
+    requests. ``decision_trail`` reads it back.
 
-    ``components`` stands for full blocks of tokens, 8 characters each: equal for prefixes that
-    are equal, so that a replay hits what the run did; no token can be read from it. Behind
+    ``contents`` stands for full blocks of tokens, 8 characters each: equal for prefixes that
+    are equal, so that a replay has the hits of the run; no token can be read from it. Behind
     ``added`` it is the prompt's, behind ``finished`` that of the blocks filled since.
     """
 

@@ -36,11 +36,11 @@ class Options:
 
 
 class Invariants(Observer):
-    """Checks every plan and every update: E1, E2, E3, E5, E6 and I1 to I6.
+    """Check every plan and every update: E1, E2, E3, E5, E6 and I1 to I6.
 
-    The ids are explained in ``batchwright.testing.violations``. A message names the
-    invariant and the request or block. It costs O(blocks + running requests) a step:
-    for tests and for hunting a bug, not for production.
+    The ids are explained in ``batchwright.testing.violations``. A message names the invariant
+    and the request or block. It costs O(blocks + running requests) a step: for tests and for
+    hunting a bug, not for production.
     """
 
     name = "invariants"

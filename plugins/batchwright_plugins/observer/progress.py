@@ -30,9 +30,9 @@ class Options:
 class Progress(Observer):
     """A line on the terminal (standard error): requests, tokens a second, use of KV.
 
-    Off where standard error is no terminal. The line is drawn by a thread of its own
-    from a few counters, so that a step costs nothing. Tokens are computed ones, prefill and
-    decode, a second of the scheduler's clock; that of a simulation is shown.
+    It is off if standard error is no terminal. A thread of its own draws the line from a few
+    counters, so that a step costs nothing. Tokens are computed ones, prefill and decode, a
+    second of the scheduler's clock; that of a simulation is shown.
     """
 
     name = "progress"

@@ -47,21 +47,24 @@ class Options:
 
 
 class Shadow(Observer):
-    """Lets a second policy say at each step what it would have done. It has no effect.
+    """Ask a second policy at each step for its decisions. It has no effect.
 
-    It hears of the same requests, keeps a queue, accounts, marks, alarms and estimates of its
+    It gets the events of the same requests, keeps a queue, usage, timers and estimates of its
     own, and is asked with the same state:
 
     - *choices*: requests that it would have looked at, as many as the run's policy did (those
-      it admitted, and the one it was held up by; those that a gate passed over are left out)
-    - *grants*: whose tokens it would have cut in a step that had not enough for all that ran
+      that were admitted, and the one at which the scan ended; those that a gate passed over are
+      left out)
+    - *grants*: the tokens that it would have scheduled in a step without enough for all running
+      requests
     - *order*: Kendall's tau between both orders of the first ``depth`` waiting requests
-    - *yields*: steps in which it would have had a request pause or release
+    - *yields*: steps in which it would have preempted or paused a request
 
-    The run goes its own way: what the shadow would have done then is not played on; for that
-    there is ``batchwright replay``. If it fails, it is left out from there on, with a warning.
-    A step costs O(changes log waiting), every ``every`` steps O(depth log waiting + depth^2),
-    and O(running) where it keeps accounts or sets marks. Simulations do not fast-forward.
+    The run does not follow the shadow, and the results of its decisions are not simulated;
+    ``batchwright replay`` does that. If the shadow fails, it is left out from there on, with a
+    warning. A step costs O(changes log waiting), every ``every`` steps O(depth log waiting +
+    depth^2), and O(running) if it keeps accounts or sets token timers. Simulations do not
+    fast-forward.
     """
 
     name = "shadow"

@@ -66,21 +66,21 @@ class Outlook:
 
 
 class Edf(SchedulingPolicy):
-    """Earliest deadline first, without wasting time on deadlines that cannot be met.
+    """Earliest deadline first, without time for deadlines that cannot be met.
 
-    A request's ``deadline`` is for its whole answer; without one its ``slo_class`` has a
-    target for its first token, at ``arrival_time + targets[slo_class]``; without either it
-    goes behind those that have a deadline. EDF meets every deadline that can be met on one
-    server (Liu and Layland 1973), but past saturation it serves those that are just too
-    late and so makes all late. Here an alarm rings at the last moment at which a request
-    could still make it: ``deadline - prompt tokens * prefill_time - predicted output tokens
-    that are left * decode_time`` (the last term for whole answers). Who is lost goes behind
-    all others and, if it runs, pauses while others wait for a seat: relegation, as in
-    Niyama (Goel et al. 2025) and QoServe.
+    A request's ``deadline`` is for its whole answer. Without one, its ``slo_class`` has a
+    target for its first token, at ``arrival_time + targets[slo_class]``. Without either, the
+    request goes behind those that have a deadline. EDF meets every deadline that can be met on
+    one server (Liu and Layland 1973). Past saturation it serves requests that are just too
+    late, and so makes all of them late. Here a clock timer is set for the last moment at which
+    a request could still be in time: ``deadline - prompt tokens * prefill_time - predicted
+    output tokens that are left * decode_time`` (the last term for whole answers). A request
+    that is late then goes behind all others. If it runs, it pauses while others wait for a
+    seat: relegation, as in Niyama (Goel et al. 2025) and QoServe.
 
-    Starves the lost, and those without a deadline, while others that are in time keep
-    coming; ``max_wait``, if given, bounds how long one waits. O(log waiting), one alarm a
-    request; O(lost ones that run) in a step in which something changed.
+    Starves late requests, and those without a deadline, while others that are in time keep
+    coming. ``max_wait``, if given, bounds the wait. O(log waiting), one timer a request; O(late
+    running requests) in a step in which something changed.
     """
 
     name = "edf"

@@ -70,17 +70,16 @@ class Seat:
 class Window(SchedulingPolicy):
     """The best-scored of the first ``window`` requests in order of arrival.
 
-    A score is the mean of scorers, each from 0 to 1, weighted by the options ``hit``,
-    ``age``, ``size`` and ``fairness``; ties fall to arrival. Requests that a filter finds go
-    behind all that none does, so that filters decide nothing if they find all. The shape of
-    kube-scheduler's and llm-d's filters, scorers and picker, and of vLLM's RFC for
-    pluggable orders.
+    A score is the mean of scorers, each from 0 to 1, weighted by the options ``hit``, ``age``,
+    ``size`` and ``fairness``; ties fall to arrival. Requests that match a filter go behind all
+    others; if all match, filters have no effect. The structure is that of kube-scheduler's and
+    llm-d's filters, scorers and picker, and of vLLM's RFC for pluggable orders.
 
-    Starves no request with ``age > 0``: one that has reached ``max_age`` is next, in order of
-    arrival, whatever other weights and filters say; with ``age = 0`` it starves low scores.
-    Scores are asked for anew whenever the next request is wanted: O(window) scores, bounded,
-    for an admission; what waits behind the window costs nothing, and a step without a free
-    seat scores no request.
+    Starves no request with ``age > 0``: a request that has reached ``max_age`` is next, in
+    order of arrival, whatever other weights and filters say. With ``age = 0`` it starves low
+    scores. Scores are computed again whenever the next request is wanted: O(window) scores,
+    bounded, for an admission. Requests behind the window cost nothing, and a step without a
+    free seat scores no request.
     """
 
     name = "window"

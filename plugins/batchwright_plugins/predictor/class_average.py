@@ -33,8 +33,9 @@ class Options:
 class ClassAverage(Predictor):
     """The mean output of requests of the same class that have ended by themselves.
 
-    It learns as it goes. A class of which no request is known has the average of all; before
-    anything has ended, a request's cap is the estimate. It never says less than is out.
+    It learns during the run. A class without ended requests has the average of all. Before any
+    request has ended, a request's cap is the estimate. An estimate is never below the output so
+    far.
     """
 
     name = "class-average"
