@@ -287,7 +287,7 @@ def naming(component: Component, method: str, *passed: type[BaseException]) -> I
 
 
 def _contents(feature: Feature) -> list[FeatureComponent]:
-    """What belongs to a feature, checked."""
+    """Return the components of a feature, checked."""
     with naming(feature, "components"):
         parts = list(feature.components())
         for part in parts:

@@ -1,4 +1,4 @@
-"""Where decisions follow another engine even though they could be better."""
+"""Points at which decisions follow another engine though they could be better."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What components share."""
+"""The access of a component to what all components share."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class Context:
         return self._bound.kv.hit_length(request)
 
     def predict(self, *requests: RequestView, anew: bool = False) -> list[float]:
-        """How many tokens requests will have put out in all, as the predictor thinks.
+        """Return the expected numbers of output tokens of requests, by the predictor.
 
         An estimate is asked for once a request and kept, unless it is wanted anew.
         """

@@ -7,7 +7,7 @@ from attrs import define
 
 @define
 class Counts:
-    """What has been planned so far: kept by the core, a few additions a step.
+    """Running totals of all plans: kept by the core, a few additions a step.
 
     Args:
         steps: Plans made.

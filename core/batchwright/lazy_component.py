@@ -1,4 +1,4 @@
-"""What a hook may return in target of a class: where it is, so that it is imported when needed."""
+"""A component by its import path, so that it is imported only when it is selected."""
 
 from __future__ import annotations
 

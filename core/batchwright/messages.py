@@ -1,4 +1,4 @@
-"""What the scheduler, the executor and the engine say to each other each step.
+"""Messages between the scheduler, the executor and the engine in each step.
 
 ``SchedulerOutput`` is the contract between deciding and computing. It is a delta
 and holds no live Request, so it may cross a process boundary.
@@ -131,7 +131,7 @@ class SchedulerOutput:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to compute (there may still be ends to note)."""
+        """True if there is nothing to compute (there may still be ends to note)."""
         return not self.num_scheduled_tokens
 
     def without(self, request_ids: Container[str]) -> SchedulerOutput:
@@ -167,7 +167,7 @@ class TokenLogprobs:
 
 @define
 class ModelOutput:
-    """What the executor computed for one plan.
+    """Results of the executor for one plan.
 
     Args:
         req_ids: The plan's requests, in any order.
@@ -230,7 +230,7 @@ class FastForwardOutput:
 
 @define
 class StepOutputs:
-    """What one step brought, in parallel columns.
+    """Results of one step, in parallel columns.
 
     Args:
         step_id: The plan's.

@@ -1,4 +1,4 @@
-"""Where the time of steps goes."""
+"""The time of the parts of a step."""
 
 from __future__ import annotations
 

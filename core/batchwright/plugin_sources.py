@@ -1,4 +1,4 @@
-"""Where plugins are found: the table of defaults, entry points, files, objects."""
+"""Sources of plugins: the table of defaults, entry points, files, objects."""
 
 from __future__ import annotations
 

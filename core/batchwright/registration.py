@@ -1,4 +1,4 @@
-"""What plugins offer: one Registration a component, one BrokenPlugin a fault."""
+"""Offers of plugins: one Registration a component, one BrokenPlugin a fault."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from batchwright.hookspecs import HOOK_PREFIX, component_kinds
 
 @frozen(kw_only=True)
 class Origin:
-    """Where a plugin comes from.
+    """The source of a plugin.
 
     Args:
         plugin: What ``plugins.disable`` calls it.
@@ -41,7 +41,7 @@ class Origin:
 
     @property
     def names(self) -> list[str]:
-        """What ``plugins.disable`` may call it, its distribution included."""
+        """Names by which ``plugins.disable`` may call it, its distribution included."""
         names = (self.plugin, self.distribution, "" if self.path else self.module)
         return [name for name in names if name]
 
@@ -85,7 +85,7 @@ class BrokenPlugin(Origin):
         )
 
     def may_have_offered(self, kind: str, name: str) -> bool:
-        """Whether this fault could be why a component is missing."""
+        """Return True if this fault could be the reason why a component is missing."""
         if self.where.removeprefix(HOOK_PREFIX) not in component_kinds():
             return True
         return self.where == HOOK_PREFIX + kind and self.name in ("", name)

@@ -19,7 +19,7 @@ TOKEN_TYPECODE = "I"  # 4 bytes a token; a list of int objects costs 8 and up
 
 
 class RequestStatus(IntEnum):
-    """Where a request stands. Everything after PREEMPTED is an end."""
+    """State of a request. Everything after PREEMPTED is an end."""
 
     WAITING = 0
     PARKED = 1
@@ -40,7 +40,7 @@ _FINISH_REASONS = ("", "", "", "", "stop", "length", "abort", "error")
 
 
 class Finish(NamedTuple):
-    """How a request ended.
+    """The end of a request: its reason and detail.
 
     Args:
         status: One of the FINISHED states.

@@ -1,4 +1,4 @@
-"""What components see of a request: everything, read-only."""
+"""A read-only view of a request, for components."""
 
 from __future__ import annotations
 

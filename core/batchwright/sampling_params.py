@@ -1,4 +1,4 @@
-"""How tokens are sampled and when a request ends."""
+"""Sampling parameters: the choice of tokens, and the end of a request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a plan came about, for observers."""
+"""The circumstances of a plan, for observers."""
 
 from __future__ import annotations
 

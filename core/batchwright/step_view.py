@@ -1,4 +1,4 @@
-"""What a component may know about the step that is being planned."""
+"""A read-only view of the scheduler and of the step that is being planned."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ class Engine:
 
     @property
     def has_unfinished(self) -> bool:
-        """Whether any request has not ended, or its end was not told."""
+        """True if any request has not ended, or its end was not reported."""
         return self.scheduler.has_unfinished
 
     def add(
@@ -309,7 +309,7 @@ class Engine:
             self._compute_next(is_step=False)
 
     def measure_limits(self, num_rows: int) -> Mapping[str, float]:
-        """What the machine allows; see ``Executor.measure_limits``."""
+        """Measure the limits of the machine; see ``Executor.measure_limits``."""
         return self._pipeline.call(lambda: self.executor.measure_limits(num_rows))
 
     def close(self) -> None:

@@ -129,7 +129,7 @@ class BackgroundPipeline(Pipeline):
 
     @property
     def _is_busy(self) -> bool:
-        """Whether a plan is being computed: while it is, ``phases`` belongs to the thread."""
+        """True if a plan is being computed: while it is, ``phases`` belongs to the thread."""
         return self._num_ended < self._num_begun
 
     def _start(self) -> None:

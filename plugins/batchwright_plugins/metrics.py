@@ -1,4 +1,4 @@
-"""What is measured about requests, and how it is condensed."""
+"""Measures of requests, and their summary."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def mean(values: Sequence[float]) -> float | None:
 
 @define
 class RequestTimes:
-    """How long a request took (seconds on the scheduler's clock).
+    """Times of a request (seconds on the scheduler's clock).
 
     Args:
         queue_time: From arrival to the first grant; None if it never got one.

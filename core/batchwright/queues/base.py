@@ -1,4 +1,4 @@
-"""What every waiting queue can do."""
+"""The interface of every waiting queue."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class Case:
 
     @property
     def spec(self) -> AttentionSpec:
-        """What the model of this case asks of a backend."""
+        """Requirements of the model of this case."""
         return AttentionSpec(
             num_layers=len(self.windows),
             num_query_heads=self.num_kv_heads * self.group_size,

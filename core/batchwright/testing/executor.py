@@ -45,7 +45,7 @@ class Options:
 
 @define(eq=False)
 class _Sequence:
-    """What the executor knows of a request.
+    """The executor's state of a request.
 
     Args:
         tokens: Known tokens, its own samples included.

@@ -36,7 +36,7 @@ class ScriptedModel:
     eos_token_id: int = 0
 
     def word(self, previous: int, token: int) -> int:
-        """What a position holds: never 0, which stands for an empty slot.
+        """Return the content of a position: never 0, which stands for an empty slot.
 
         Args:
             previous: The word one position before; 0 at the first position.
@@ -77,7 +77,7 @@ class ScriptedModel:
 def reference_output(
     request: Request, model: ScriptedModel, *, max_model_len: int | None = None
 ) -> list[int]:
-    """What a request must answer: computed alone, with unlimited memory and no cache.
+    """Return the right answer of a request: computed alone, with unlimited memory and no cache.
 
     Args:
         request: Only its prompt, its caps and its stop tokens are read.

@@ -1,4 +1,4 @@
-"""What a run did, step by step, in a form that two runs can be compared in."""
+"""The record of a run, step by step, in a form that two runs can be compared in."""
 
 from __future__ import annotations
 

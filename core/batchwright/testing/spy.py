@@ -55,7 +55,7 @@ class Spy:
 
     @property
     def errors(self) -> list[str]:
-        """What was raised, in words."""
+        """Texts of the exceptions."""
         return [
             f"{call.method}() raised {type(call.error).__name__}: {call.error}"
             for call in self.calls

@@ -18,7 +18,7 @@ KEYS = ("x", "y")
 
 @frozen
 class RequestPlan:
-    """How to make a request, as many times as a test runs it.
+    """A recipe of a request, for any number of runs of a test.
 
     Args:
         family: Requests of one family share their beginnings.

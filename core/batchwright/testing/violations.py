@@ -1,4 +1,4 @@
-"""What must hold whatever is configured, whatever arrives, whatever fails.
+"""Invariants that hold for any configuration, any arrivals and any failures.
 
 ==  ==============================================================================
 E1  An idle scheduler has all usable blocks free, and remembers no request.
@@ -112,7 +112,7 @@ def _grant_violations(plan: SchedulerOutput, view: StepView, budget: int) -> Ite
 
 
 def _column_violations(plan: SchedulerOutput) -> Iterator[Violation]:
-    """Whether the parts of a plan name the same requests, each once."""
+    """Yield a text unless the parts of a plan name the same requests, each once."""
     new = [data.req_id for data in plan.scheduled_new_reqs]
     cached = plan.scheduled_cached_reqs
     if sorted(new + cached.req_ids) != sorted(plan.num_scheduled_tokens):
@@ -140,7 +140,7 @@ def _column_violations(plan: SchedulerOutput) -> Iterator[Violation]:
 def _position_violations(
     plan: SchedulerOutput, view: StepView, limits: Sizes
 ) -> Iterator[Violation]:
-    """Whether counts of computed tokens are possible, and backed by blocks."""
+    """Yield a text for each count of computed tokens that is impossible, or without blocks."""
     for request in view.running:
         who, computed = f"request {request.request_id!r}", request.num_computed_tokens
         if computed < 0:

@@ -57,7 +57,7 @@ def _new(kind: str, name: str, output: Path | None) -> None:
 
 
 def _taken(kind: str, name: str) -> Registration | None:
-    """What is installed under that name, or None."""
+    """Return the installed distribution of that name, or None."""
     from batchwright.plugin_manager import PluginManager
 
     plugins = PluginManager.discover(refuse_broken=False)

@@ -129,7 +129,7 @@ def _console() -> Console:
 
 
 def _read_policy(text: str | None) -> tuple[str, str | None]:
-    """What the replay is called, and who decides in it; see ``ReplayedRun``.
+    """Return the name of the replay, and its policy; see ``ReplayedRun``.
 
     A name may be that of a policy which the recorded configuration loads, and is looked up
     later; a file is read here.

@@ -1,4 +1,4 @@
-"""What ``batchwright new`` writes: a distribution around one component."""
+"""The output of ``batchwright new``: a distribution around one component."""
 
 from __future__ import annotations
 

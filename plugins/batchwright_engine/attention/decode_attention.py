@@ -167,5 +167,5 @@ class DecodeAttention:
 
 
 def _of(group: DecodeGroup, tokens: torch.Tensor) -> torch.Tensor:
-    """What the group has of a step's tokens."""
+    """Return the group's rows of a step's tokens."""
     return tokens if group.tokens is None else tokens.index_select(0, group.tokens)

@@ -18,7 +18,7 @@ __all__ = ["Kept", "KeptGroups"]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Kept:
-    """Where a group's keys and values are kept.
+    """Storage of a group's keys and values.
 
     Args:
         place: Which room it has.
@@ -44,7 +44,7 @@ class _Seen:
     def goes_on(
         self, lens: NDArray[np.int64], tables: NDArray[np.int32], num_shared: int, size: int
     ) -> bool:
-        """Whether a group is this one, a token later.
+        """Return True if a group is this one, a token later.
 
         Blocks that were full or begun are the same, and so is what lies in them: a request
         that writes to a block owns it.
@@ -80,7 +80,7 @@ class KeptGroups:
         self._rooms: list[list[torch.Tensor]] = []
 
     def begin_step(self) -> None:
-        """What was seen in the last step is what may go on in this one."""
+        """Start a step: groups of the last step may continue in this one."""
         self._before, self._now = self._now, {}
 
     def forget(self) -> None:

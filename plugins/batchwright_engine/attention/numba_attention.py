@@ -70,7 +70,7 @@ class _Decodes:
 
 
 class NumbaPagedAttention:
-    """What ``NumbaAttention`` does once numba is there; see its contract."""
+    """The implementation of ``NumbaAttention``, which imports numba; see its contract."""
 
     def __init__(self, spec: AttentionSpec, num_blocks: int) -> None:
         self._spec = spec
@@ -114,7 +114,7 @@ class NumbaPagedAttention:
         return alone
 
     def _work(self, num_keys: Numbers) -> Numbers:
-        """What as many keys, each of all heads, take."""
+        """Return the work on as many keys, each of all heads."""
         spec = self._spec
         return num_keys * (spec.num_kv_heads * (self._group_size + _KEY_WORK) * spec.head_size)
 

@@ -187,7 +187,7 @@ def _put(
 
 @njit(inline="always")
 def _slot(block_table: Any, key: Any, block_size: Any) -> Any:
-    """Where in the cache a request's key lies."""
+    """Return the slot of a request's key in the cache."""
     return np.int64(block_table[key // block_size]) * block_size + key % block_size
 
 

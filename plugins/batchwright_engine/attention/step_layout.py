@@ -1,4 +1,4 @@
-"""What the layers of one step share: who reads which blocks, and sees what of them."""
+"""Data that the layers of one step share: blocks and masks of each request."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class StepLayout:
         return torch.from_numpy(values).to(self.device)
 
     def seen(self, first: torch.Tensor, width: int, query: torch.Tensor) -> torch.Tensor:
-        """What each query sees of ``width`` blocks.
+        """Return the mask of ``width`` blocks for each query.
 
         Args:
             first: ``[num_queries or 1, 1]``, first block.

@@ -1,4 +1,4 @@
-"""What an attention backend says it can serve, and the reason why not."""
+"""Declared capabilities of an attention backend, and the reasons of a refusal."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Library:
     install: str
 
     def problem(self) -> str | None:
-        """Why what is installed will not do; None if it will."""
+        """Return the reason why the installed version will not do; None if it will."""
         from importlib import metadata  # brings along what reads e-mail
 
         try:
@@ -53,7 +53,7 @@ class Library:
 
 @frozen(kw_only=True)
 class Support:
-    """What a backend can serve. A default means: anything.
+    """Capabilities of a backend. A default means: anything.
 
     Args:
         devices: Where it computes.
@@ -84,7 +84,7 @@ class Support:
     libraries: tuple[Library, ...] = ()
 
     def problem(self, spec: AttentionSpec) -> str | None:
-        """Why a model cannot be served here, in one sentence; None if it can.
+        """Return in one sentence why a model cannot be served here; None if it can.
 
         A block size of 0 is not known yet, and passes.
         """

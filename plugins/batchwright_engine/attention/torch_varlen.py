@@ -59,7 +59,7 @@ class TorchVarlenAttention(DeferredAttention):
 
 
 def _no_block_tables() -> str | None:
-    """Whether this torch's ``varlen_attn`` can be given block tables."""
+    """Return the reason if this torch's ``varlen_attn`` takes no block tables."""
     import torch
 
     try:
@@ -72,7 +72,7 @@ def _no_block_tables() -> str | None:
 
 
 def _no_implementation(major: int) -> str | None:
-    """Whether there is a FlashAttention that takes block tables on this GPU."""
+    """Return the reason if no FlashAttention on this GPU takes block tables."""
     known = _IMPLEMENTATIONS.get(major)
     if known is None:
         return f"no FlashAttention takes block tables on compute capability {major}"

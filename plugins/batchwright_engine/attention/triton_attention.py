@@ -19,7 +19,7 @@ __all__ = ["TritonPagedAttention"]
 
 
 class TritonPagedAttention:
-    """What ``TritonAttention`` does once Triton is there; see its contract.
+    """The implementation of ``TritonAttention``, which imports Triton; see its contract.
 
     Args:
         spec: The model.

@@ -26,7 +26,7 @@ INTERPRETED: Final[dict[str, Any]] = {
 
 
 def is_interpreted() -> bool:
-    """Whether Triton interprets its kernels on the CPU, instead of compiling them."""
+    """Return True if Triton interprets its kernels on the CPU, instead of compiling them."""
     return os.environ.get("TRITON_INTERPRET") == "1"
 
 

@@ -19,7 +19,7 @@ __all__ = ["VarlenPagedAttention"]
 
 
 class VarlenPagedAttention:
-    """What ``TorchVarlenAttention`` does once its kernel is there; see its contract."""
+    """The implementation of ``TorchVarlenAttention``, which imports its kernel."""
 
     def __init__(self, spec: AttentionSpec, num_blocks: int) -> None:
         self._spec = spec

@@ -1,4 +1,4 @@
-"""What threads share: numbers that change at once, and functions by their addresses."""
+"""Data that threads share: atomic numbers, and functions by their addresses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How functions are compiled, and kept from one process to the next."""
+"""The compilation of functions, and its cache between processes."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class ModuleCall(LayerCall):
 
 
 class AttentionTarget(Protocol):
-    """Who computes attention: a backend, which needs only the ``LayerCall`` in it."""
+    """The backend that computes attention, from the ``LayerCall`` in it."""
 
     def forward(self, call: ModuleCall) -> torch.Tensor:
         """See ``AttentionBackend.forward``."""

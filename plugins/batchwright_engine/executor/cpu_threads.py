@@ -1,4 +1,4 @@
-"""How many threads to compute with, and how they wait."""
+"""The number of threads of the CPU, and their waiting."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _ACTIVATIONS: dict[str, Activation] = {
 
 @frozen
 class Scores:
-    """How a layer's attention scores are made.
+    """Parameters of a layer's attention scores.
 
     Args:
         scale: Factor on them.
@@ -68,7 +68,7 @@ def build_decoder(model: Any, calls: Sequence[ModuleCall], num_positions: int) -
 
 
 def activation_of(text: Any) -> Activation | None:
-    """What a configuration's MLPs activate their gates with; None: something unknown."""
+    """Return the activation of a configuration's MLPs; None: something unknown."""
     return _ACTIVATIONS.get(getattr(text, "hidden_act", None) or text.hidden_activation)
 
 

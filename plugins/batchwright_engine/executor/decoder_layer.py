@@ -77,7 +77,7 @@ class WholeNorm(HeadsNorm):
 
 @frozen(eq=False, kw_only=True)
 class DecoderLayer:
-    """What a layer computes with.
+    """The weights and operations of a layer.
 
     Args:
         index: Which layer it is.
@@ -122,7 +122,7 @@ class DecoderLayer:
     def attend(
         self, x: torch.Tensor, rotary: Rotary | None, backend: LayerAttention
     ) -> torch.Tensor:
-        """What attention gives, before it is projected back.
+        """Return the result of attention, before it is projected back.
 
         Args:
             x: ``[num_tokens, hidden_size]`` residual stream.

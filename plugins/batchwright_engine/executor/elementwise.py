@@ -1,4 +1,4 @@
-"""What a decoder does to tokens beside products and attention.
+"""Operations of a decoder beside products and attention.
 
 On a CPU each of these is a pass over a few thousand numbers, which several of torch's
 operations, and waking threads for them, take several times as long as. Where numba is

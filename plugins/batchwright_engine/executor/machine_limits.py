@@ -1,4 +1,4 @@
-"""What the machine allows: plain products of a model's size, and memory bandwidth."""
+"""Limits of the machine: plain products of a model's size, and memory bandwidth."""
 
 from __future__ import annotations
 

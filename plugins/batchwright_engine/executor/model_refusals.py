@@ -32,7 +32,7 @@ _LAYER_TYPES = ("full_attention", "sliding_attention")
 
 
 def refusal(config: Any, max_model_len: int | None) -> str | None:
-    """Why a model cannot be served, judged by its configuration alone.
+    """Return the reason why a model cannot be served, by its configuration alone.
 
     Args:
         config: The transformers configuration.

@@ -1,4 +1,4 @@
-"""What an executor knows of each request: its tokens, blocks and parameters."""
+"""The executor's data of each request: its tokens, blocks and parameters."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _COLUMNS = ("tokens", "blocks", "num_tokens", "num_blocks", "num_computed", "num
 
 @frozen(eq=False)
 class Grants:
-    """What is to be computed in a step, in the order of the plan.
+    """The tokens to compute in a step, in the order of the plan.
 
     Args:
         req_ids: Requests.
@@ -157,7 +157,7 @@ class RequestTable:
         return np.array([index.get(req_id, -1) for req_id in req_ids], np.int64)
 
     def _problems(self, grants: Grants, plan: SchedulerOutput) -> dict[str, str]:
-        """Why grants cannot be computed; drafts are written behind the known tokens."""
+        """Return the problems of a plan; drafts are written behind the known tokens."""
         known = self.num_tokens[grants.rows] + grants.num_drafts
         stops = grants.computed + grants.lens
         room = self.num_blocks[grants.rows] * self._block_size

@@ -25,7 +25,7 @@ _SECTIONS = 64, 512  # least and most tokens that are compared before their best
 
 @define
 class Sample:
-    """What was chosen, parallel to the rows.
+    """Sampled tokens, parallel to the rows.
 
     Args:
         token_ids: A token a row; any where its logits are not finite.

@@ -211,7 +211,7 @@ def _missing(*packages: str) -> list[str]:
 
 
 def _present(path: str) -> Path | None:
-    """Where a model lies that needs no preparation; None if there is none."""
+    """Return the folder of a model that needs no preparation; None if there is none."""
     from . import embedded_model
 
     is_embedded = path in embedded_model.NAMES
@@ -221,7 +221,7 @@ def _present(path: str) -> Path | None:
 
 
 def _folder(path: str) -> Path:
-    """Where a model lies.
+    """Return the folder of a model.
 
     Raises:
         ModelError: It is neither a folder nor embedded, or its package is missing.

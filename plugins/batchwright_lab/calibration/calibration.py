@@ -32,7 +32,7 @@ _OUTPUT: Final = 24
 
 @frozen
 class Calibration:
-    """What was fitted.
+    """The fitted coefficients.
 
     Args:
         coefficients: Of the estimator ``linear``, in the order of ``COEFFICIENTS``.
@@ -49,7 +49,7 @@ class Calibration:
     predicted: float
 
     def as_toml(self) -> str:
-        """What the estimator ``measured`` reads."""
+        """Return the file of the estimator ``measured``."""
         lines = [
             f"# Fitted to {self.num_steps} steps; median relative error of a step "
             f"{self.error:.1%}.",
@@ -58,7 +58,7 @@ class Calibration:
         return "\n".join(lines) + "\n"
 
     def rows(self) -> Iterator[tuple[str, str]]:
-        """What is printed."""
+        """Return the rows of the printed table."""
         yield "steps", f"{self.num_steps:,} in {self.seconds:.2f} s"
         for name, value in self._named():
             yield name, f"{value:.4g} s"

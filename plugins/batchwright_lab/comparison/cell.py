@@ -58,7 +58,7 @@ class Cell:
         return ", ".join(filter(None, [self.policy, self.variation, rate, f"seed {self.seed}"]))
 
     def coordinates(self) -> dict[str, Any]:
-        """Where it stands in the grid."""
+        """Return its place in the grid."""
         return {name: getattr(self, name) for name in ("policy", "variation", "rate", "seed")}
 
     def toml(self, plugins: PluginManager) -> str:

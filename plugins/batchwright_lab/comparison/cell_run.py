@@ -153,7 +153,7 @@ def _names(cell: Cell, engine: Engine) -> dict[str, str]:
 
 
 def _wrong_books(engine: Engine, simulation: Simulation) -> dict[str, str] | None:
-    """What is wrong with the scheduler's books at the end, whatever was checked on the way."""
+    """Return the inconsistencies of the scheduler's records at the end."""
     view = engine.scheduler.view
     wrong = [f"E5: {message}" for message in view.audit()]
     held = view.num_usable_blocks - view.num_free_blocks

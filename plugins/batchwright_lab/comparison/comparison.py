@@ -139,7 +139,7 @@ class Comparison:
         return 0
 
     def _outcomes(self, archive: Archive, lost: dict[Cell, dict[str, str]]) -> Iterator[Outcome]:
-        """What came of the cells that are done, and of those that were lost."""
+        """Return the outcomes of the cells that are done, and of those that were lost."""
         for cell in self.grid.cells:
             record = archive.read(cell)
             if cell in lost:
@@ -192,7 +192,7 @@ def _check_formats(formats: Sequence[str]) -> None:
 
 
 def _ranking(key: str | None, has_targets: bool) -> str:
-    """What policies are ranked by.
+    """Return the measure that ranks the policies.
 
     Raises:
         ConfigError: There is no such measure, or it needs targets.

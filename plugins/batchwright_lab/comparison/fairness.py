@@ -1,4 +1,4 @@
-"""Who was served how much while he wanted more."""
+"""Service of clients while each wanted more."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _POLICY: Final = "policy"
 
 @frozen
 class Grid:
-    """What is compared.
+    """The policies, rates, seeds and options that are compared.
 
     Args:
         policies: Labels; the others are compared with the first.

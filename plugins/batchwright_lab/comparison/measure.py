@@ -1,4 +1,4 @@
-"""What is measured of a cell: names, units, what is better."""
+"""Measures of a cell: names, units, the better direction."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Measure:
 
     @property
     def by_ratio(self) -> bool:
-        """Whether two values are compared by their ratio; else by their difference."""
+        """True if two values are compared by their ratio; else by their difference."""
         return self.unit in ("s", "tokens/s") or self.key == "requests_per_s"
 
     def is_better(self, one: float, other: float) -> bool:
-        """Whether one value beats another."""
+        """Return True if one value beats another."""
         return one > other if self.better == "more" else one < other
 
 

@@ -1,4 +1,4 @@
-"""What came of a cell, in figures."""
+"""Results of a cell, in figures."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Figures = dict[str, float | None]
 
 @frozen
 class ClientFigures:
-    """What a client was given.
+    """Service of a client.
 
     Args:
         requests: How many it sent.

@@ -134,7 +134,7 @@ class Recorder(Observer):
 
 
 def _service(request: RequestView) -> int:
-    """What a request was given so far; what it loses by a preemption is not counted."""
+    """Return the service of a request so far; losses by a preemption are not counted."""
     computed = request.num_computed_tokens
     if request.first_token_time is not None:
         computed = request.num_prompt_tokens

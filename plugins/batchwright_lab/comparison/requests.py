@@ -63,7 +63,7 @@ def _latencies(row: Mapping[str, Any]) -> dict[str, float | None]:
 
 
 def passed_over(requests: Sequence[Ended], end: float) -> Iterator[tuple[float, Ended]]:
-    """How long each request waited after one that came later was admitted (seconds).
+    """Yield the time for which each request waited after a later one was admitted (seconds).
 
     In order of arrival no request is passed over, whatever the load: this is what a policy
     does to a request, not what the load does.

@@ -83,17 +83,17 @@ class Contender:
 
     @property
     def label(self) -> str:
-        """What it is called."""
+        """Its label."""
         return f"{self.policy} ({self.variation})" if self.variation else self.policy
 
     @property
     def faults(self) -> list[str]:
-        """What ended cells of it, each once."""
+        """Faults that ended cells of it, each once."""
         return list(dict.fromkeys(cell.fault for cell in self.cells if cell.fault))
 
     @property
     def is_sound(self) -> bool:
-        """Whether it has been run, and nothing ended a cell of it."""
+        """True if it has been run, and nothing ended a cell of it."""
         return bool(self.cells) and not self.faults
 
     @property

@@ -125,7 +125,7 @@ class _Worker:
 
     @property
     def seconds_left(self) -> float:
-        """How long it may go on with its cell."""
+        """Time that it has left for its cell (seconds)."""
         return self.began + self.timeout - self.clock.now()
 
     def take(self, queue: deque[tuple[Cell, Path]], listener: Listener) -> None:
@@ -139,7 +139,7 @@ class _Worker:
                 self.pipe.send((self.cell, path))
 
     def answer(self) -> str:
-        """What went wrong in its cell; empty if nothing did."""
+        """Return the failure of its cell; empty if there is none."""
         if not self.pipe.poll():
             self.lost_by = LATE
             return f"it took more than {self.timeout:g} s (--cell-timeout)"

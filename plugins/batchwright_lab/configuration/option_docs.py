@@ -1,4 +1,4 @@
-"""What there is to say about an option, read from where it is declared."""
+"""The documentation of an option, read from its declaration."""
 
 from __future__ import annotations
 

@@ -205,7 +205,7 @@ def _is_number(text: str) -> bool:
 
 
 def _facts(folder: Path, path: str) -> dict[str, Any]:
-    """What ``profile.toml`` says; nothing if there is none."""
+    """Return the content of ``profile.toml``; empty if there is none."""
     file = folder / "profile.toml"
     if not file.exists():
         return {}

@@ -1,4 +1,4 @@
-"""What one step decided, to compare and to show."""
+"""The decisions of one step, to compare and to show."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Decision:
         return cls(dict(grants), admitted, tuple(record.plan.preempted_req_ids))
 
     def is_like(self, other: Decision) -> bool:
-        """Whether two are equal, orders of admission and preemption included."""
+        """Return True if two are equal, orders of admission and preemption included."""
         return (
             self.grants == other.grants
             and list(self.admitted.items()) == list(other.admitted.items())

@@ -32,7 +32,7 @@ _PIPELINE: Final = 8
 
 @define
 class RecordedRequest:
-    """What a log says of a request. Times are seconds on the recorded clock.
+    """A request of a log. Times are seconds on the recorded clock.
 
     Args:
         request_id: Its id.
@@ -80,7 +80,7 @@ class RecordedRequest:
 
 @define
 class _Work:
-    """How far a live request is computed (tokens)."""
+    """Computed tokens of a live request."""
 
     request: RecordedRequest
     computed: int = 0
@@ -207,7 +207,7 @@ class Recording:
             raise ValueError(f"contents of {num_blocks} blocks for {num_tokens} tokens")
 
     def _when(self, work: _Work) -> float:
-        """When the last token of an ended request was there."""
+        """Return the time of the last token of an ended request."""
         last = work.request.num_output_tokens
         step = next((s for token, s in work.answering if token == last), None)
         if step is None and work.answering:

@@ -1,4 +1,4 @@
-"""What requests do when, as spans of time, from a decision log."""
+"""Spans of time of requests, from a decision log."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ Event = Span | RequestEnd | Step
 
 @define
 class _Live:
-    """What a request is doing.
+    """The current span of a request.
 
     Args:
         span: Since when.
@@ -199,7 +199,7 @@ class Spans:
 
     @staticmethod
     def _kind(live: _Live, granted: int, owed: int) -> str:
-        """What a running request does in a step."""
+        """Return the kind of work of a running request in a step."""
         if not granted:
             return "stalled"
         is_decode = live.has_caught_up or (live.num_admissions > 1 and owed == 1)
@@ -215,7 +215,7 @@ class Spans:
         live.span = self._begin(request_id, kind, trail.time, trail, reason)
 
     def _over(self, span: Span, time: float) -> Iterator[Event]:
-        """What a request did is over; what steps computed was, when the last one was done."""
+        """Yield the span that has ended; work of steps ends when the last one is done."""
         end = time if span.kind in _WAITING else self._done
         if self._untold.pop(id(span), None) is not None:
             if end <= span.begin:

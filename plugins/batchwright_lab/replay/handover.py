@@ -67,7 +67,7 @@ class _Handover(Component, Lifecycle):
 
     @property
     def chosen(self) -> Any:
-        """Who decides the step that is being planned."""
+        """The component that decides the step that is being planned."""
         is_first = self.ctx.view.step_id < self.options.step
         return self.first if is_first else self.then
 

@@ -211,7 +211,7 @@ _Event = tuple[float, int, float, "RecordedRequest", int]
 
 
 def _events(recording: Recording) -> list[_Event]:
-    """What came from outside, in order."""
+    """Return the events from outside, in order."""
     found: list[_Event] = []
     for number, request in enumerate(recording.requests):
         found.append((request.line, 1, request.arrival_time, request, number))

@@ -1,4 +1,4 @@
-"""What changed between a recorded run and its replay: per request, and in sum."""
+"""Changes between a recorded run and its replay: by request, and in sum."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def _verdicts(counts: Counter[str]) -> str:
 
 
 def _groups(changes: Changes, field: str) -> Iterator[str]:
-    """How each client, or each class, fared; nothing where there are not several."""
+    """Yield the results of each client, or each class; nothing unless there are several."""
     groups: dict[str, list[Change]] = {}
     for change in changes.requests:
         groups.setdefault(str(change.before.fields.get(field, "none")), []).append(change)

@@ -38,7 +38,7 @@ MOST_ERROR: Final = 0.25
 
 
 class _Parts:
-    """What is offered in replays alone: an executor, an observer, handovers."""
+    """Plugins of replays alone: an executor, an observer, handovers."""
 
     @hookimpl
     def batchwright_register_executor(self) -> Sequence[type[Executor]]:

@@ -65,7 +65,7 @@ class Arriving:
             yield head
 
     def count_rest(self) -> int:
-        """How many would still arrive, followers of followers left out; reads them all."""
+        """Count the arrivals that are left, followers of followers left out; reads them all."""
         waiting = (self._head is not None) + len(self._followers)
         if self._left is not None:
             return min(self._left, waiting + sum(1 for _ in islice(self._open, self._left)))

@@ -199,7 +199,7 @@ class Simulated(Executor):
         return ids, computed
 
     def _visits(self, plan: SchedulerOutput, ids: list[str]) -> list[Visit]:
-        """Who may do more than decode: few of all."""
+        """Return the requests that may do more than decode: few of all."""
         grants, drafts = plan.num_scheduled_tokens, plan.scheduled_draft_token_ids
         return [
             (ids.index(request_id), grants[request_id], len(drafts.get(request_id, ())))

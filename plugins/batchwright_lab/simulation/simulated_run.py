@@ -184,7 +184,7 @@ class SimulatedRun:
         return simulation
 
     def _pace(self, workload: Workload) -> float:
-        """How many times as fast as it says requests arrive."""
+        """Return the factor on the rate of arrivals."""
         if self._rate is None:
             return self._scale_rate or 1.0
         return pace_of(workload, self._rate)
@@ -212,7 +212,7 @@ class SimulatedRun:
 
 
 def find_oracles(config: Config, engine: Engine) -> list[str]:
-    """What knows more in this simulation than it can know elsewhere."""
+    """Return the components with more knowledge in this simulation than in service."""
     section, components = config.simulation, engine.scheduler.components
     found = []
     if components.predictor.reads_truth:

@@ -133,6 +133,6 @@ def _name(kind: str, process: int, track: int, name: str) -> dict[str, Any]:
 
 
 def _title(span: Span) -> str:
-    """What a slice is called: what is done, and who holds it up."""
+    """Return the name of a slice: the work, and the request that holds it up."""
     who = span.reason.split(":")[0]
     return f"{span.kind}: {who}" if who and span.kind == "queued" else span.kind

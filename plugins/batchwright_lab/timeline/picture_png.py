@@ -59,7 +59,7 @@ def write_png(drawing: str, output: Path, *, zoom: int) -> None:
 
 
 def _has_family(resvg: Any, name: str) -> bool:
-    """Whether a letter leaves a trace; without the font there is none, and no error."""
+    """Return True if a letter is drawn; without the font there is none, and no error."""
     empty, letter = (
         bytes(resvg.svg_to_bytes(svg_string=_PLAIN.format(content)))
         for content in ("", _LETTER.format(name))

@@ -16,7 +16,7 @@ __all__ = ["Picture", "Row", "Window", "look"]
 
 @frozen
 class Window:
-    """What part of a run is looked at: some steps, or some seconds.
+    """The part of a run that is shown: some steps, or some seconds.
 
     Args:
         first: Its first step; None: it is given in seconds.
@@ -59,7 +59,7 @@ class Row:
 
 @define
 class Picture:
-    """What is seen in a window.
+    """The content of a window.
 
     Args:
         begin: Its begin (seconds).

@@ -118,11 +118,11 @@ class Clients(Workload):
         return self._next_task(arrival, time)
 
     def num_calls(self) -> int:
-        """How many calls a task makes."""
+        """Return the number of calls of a task."""
         return 1
 
     def _next_task(self, arrival: Arrival, now: float) -> Iterable[Arrival]:
-        """What a client sends when it is done with a task, whatever became of that."""
+        """Return the next task of a client, for any end of the last one."""
         if self._num_made >= self.options.num_requests:
             return ()
         return [self._task(now + _delay(self.options.think_time, self._thinking), arrival.client)]

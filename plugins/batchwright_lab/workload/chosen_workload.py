@@ -80,7 +80,7 @@ def arrivals_of(workload: Workload) -> Iterator[Arrival]:
 
 
 def pace_of(workload: Workload, rate: float | None) -> float:
-    """How many times as fast as it says requests must arrive, for a rate.
+    """Return the factor on the rate of a workload, for a given rate.
 
     Args:
         workload: The workload.

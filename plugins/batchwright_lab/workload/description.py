@@ -1,4 +1,4 @@
-"""What a workload is like, in figures."""
+"""Figures of a workload."""
 
 from __future__ import annotations
 

@@ -74,11 +74,11 @@ class TraceFile:
         return read_text(self.path, self._option)
 
     def broken(self, number: int, expected: str, got: Any) -> ConfigError:
-        """What to raise for a line."""
+        """Return the error for a line."""
         return ConfigError(f"expected {expected}, got {short(got)}", source=f"{self.path}:{number}")
 
     def empty(self) -> ConfigError:
-        """What to raise for a file without a record."""
+        """Return the error for a file without a record."""
         return ConfigError("holds no request", source=str(self.path))
 
     def seconds(self, number: int, name: str, value: Any, *, per_second: int = 1) -> float:

@@ -43,7 +43,7 @@ class MadeOptions:
 
 
 class Made(Workload):
-    """What made workloads have in common; a subclass says when requests arrive."""
+    """The base of generated workloads; a subclass has the times of arrivals."""
 
     @abstractmethod
     def gaps(self, chance: random.Random) -> Iterator[float]:
@@ -78,7 +78,7 @@ class Made(Workload):
             )
 
     def _clients(self, chance: random.Random) -> Iterator[str | None]:
-        """Whose requests they are, without end."""
+        """Yield the clients of requests, without end."""
         options = self.options
         names = [f"client-{number}" for number in range(options.num_clients)]
         if not names:

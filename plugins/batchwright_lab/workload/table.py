@@ -54,7 +54,7 @@ class Rows:
 
 
 class TraceTable(Workload):
-    """What traces without contents have in common; a subclass reads the file."""
+    """The base of traces without contents; a subclass reads the file."""
 
     def __init__(self, options: Any, ctx: Context) -> None:
         super().__init__(options, ctx)

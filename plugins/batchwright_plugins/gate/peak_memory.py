@@ -81,7 +81,7 @@ class PeakMemory(Gate):
         return int(fullest) // size
 
     def _is_behind(self, request: RequestView) -> bool:
-        """Whether a request's prompt takes further steps, as far as is known."""
+        """Return True if a request's prompt takes further steps, as far as is known."""
         if (
             self.ctx.data(request).whole_in_step == self.ctx.view.step_id
         ):  # it gets all of it in this step

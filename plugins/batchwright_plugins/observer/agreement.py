@@ -1,4 +1,4 @@
-"""How far two policies agree, over time."""
+"""The agreement of two policies, over time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_STRETCHES: Final = 64
 
 @define
 class Agreement:
-    """What was compared in a stretch of steps.
+    """Comparisons of a stretch of steps.
 
     Args:
         step: The first of them.

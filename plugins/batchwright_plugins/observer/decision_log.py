@@ -133,7 +133,7 @@ class DecisionLog(Observer):
         self._file = None
 
     def summary(self) -> dict[str, object]:
-        """Where the log is, and how long."""
+        """Return the path of the log, and its length."""
         return {"path": self.options.path, "lines": self._num_lines}
 
     def on_add(self, request: RequestView) -> None:
@@ -204,7 +204,7 @@ class DecisionLog(Observer):
         return {key: value for key, value in events.items() if value}
 
     def _decisions(self, record: StepRecord) -> dict[str, Any]:
-        """What was decided, without what is empty."""
+        """Return the decisions, without empty ones."""
         plan, visited = record.plan, record.visited
         grants, resumed = (plan.num_scheduled_tokens, plan.scheduled_cached_reqs.resumed_req_ids)
         hits = {

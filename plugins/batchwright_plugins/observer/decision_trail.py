@@ -32,7 +32,7 @@ class LogError(ValueError):
 
 @define
 class DecisionTrail:
-    """What the lines read so far say.
+    """The state after the lines read so far.
 
     Attributes:
         is_step: Whether the last line was one of a step.
@@ -107,7 +107,7 @@ class DecisionTrail:
             self._read_step(line)
 
     def why(self, request_id: str) -> str:
-        """Why a request waits.
+        """Return the reason why a request waits.
 
         Raises:
             KeyError: It does not wait.

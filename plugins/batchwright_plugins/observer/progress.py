@@ -81,7 +81,7 @@ class Progress(Observer):
         self._num_finished += 1
 
     def line(self) -> str:
-        """What is drawn."""
+        """Return the line to draw."""
         view = self.ctx.view
         total = max(self._num_added, self._num_expected)
         begin = self.ctx.clock.now() if self._begin is None else self._begin

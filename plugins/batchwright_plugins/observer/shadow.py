@@ -197,7 +197,7 @@ class Shadow(Observer):
     def _compare_grants(
         self, part: Agreement, record: StepRecord, admitted: list[RequestView]
     ) -> None:
-        """Where tokens ran out among those that ran before: who would have got how many."""
+        """Compare the tokens of running requests in a step without enough for all of them."""
         grants = record.plan.num_scheduled_tokens
         total = sum(grants.values()) if record.visited else 0
         new = {request.request_id for request in admitted}

@@ -1,4 +1,4 @@
-"""What a policy that only watches may ask and do: everything, without consequence."""
+"""The context of a policy that is only asked: all calls work, without effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What policies share that order by what is cached."""
+"""The base of policies that order by cached tokens."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class CacheAwarePolicy(SchedulingPolicy):
         self.watch.drop(request)
 
     def fresh_head(self, peek: Callable[[], RequestView | None]) -> RequestView | None:
-        """Who is first in the queue, if what was cached of it is still there; else who is then.
+        """Return the first request of the queue whose known hit still exists.
 
         Args:
             peek: Looks who is first.

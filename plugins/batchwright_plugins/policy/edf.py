@@ -103,7 +103,7 @@ class Edf(SchedulingPolicy):
         return int(self._is_lost(request)), self.deadline(request)
 
     def deadline(self, request: RequestView) -> float:
-        """When a request is due (seconds on the clock); infinity: never."""
+        """Return the time at which a request is due (seconds on the clock); infinity: never."""
         if request.deadline is not None:
             return request.deadline
         target = self.options.targets.get(request.slo_class, self.options.default_target)
@@ -150,7 +150,7 @@ class Edf(SchedulingPolicy):
         return bool(self.ctx.data(request).is_lost)
 
     def _is_served_in_time(self, request: RequestView) -> bool:
-        """Whether its first token was all that it was due, and is out."""
+        """Return True if its first token was all that was due, and exists."""
         return request.deadline is None and request.num_output_tokens > 0
 
     def _time_left(self, request: RequestView) -> float:

@@ -20,7 +20,7 @@ MAX_WOKEN = 64
 
 @frozen
 class _Seen:
-    """What was cached of a request when it was last looked at.
+    """The hit of a request when it was last looked at.
 
     Args:
         hit: Tokens.
@@ -80,7 +80,7 @@ class HitWatch:
         return hit
 
     def has_shrunk(self, request: RequestView) -> bool:
-        """Whether less is cached of a request than was seen."""
+        """Return True if the hit of a request is smaller than when it was seen."""
         return self._ctx.prefix_hit(request) < self.hit(request)
 
     def drop(self, request: RequestView) -> None:

@@ -25,7 +25,7 @@ def _positive(_instance: object, _field: object, weights: Mapping[str, float]) -
 
 @frozen(kw_only=True)
 class ServiceOptions:
-    """How service is counted."""
+    """Weights of service."""
 
     input_weight: float = option(1.0, "Weight of a computed prompt token.", ge=0)
     output_weight: float = option(2.0, "Weight of an output token.", ge=0)

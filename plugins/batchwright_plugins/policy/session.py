@@ -97,7 +97,7 @@ class Session(SchedulingPolicy):
             self.queue.rekey(payload)
 
     def _is_warm(self, request: RequestView) -> bool:
-        """Whether a waiting request's group is warm; if so, an alarm is set for its end."""
+        """Return True if a waiting request's group is warm, and set a timer for its end."""
         if request.group is None:
             return False
         served: float | None = self.ctx.group(request.group).get("served")

@@ -124,7 +124,7 @@ class Window(SchedulingPolicy):
         return min(1.0, max(0.0, age))
 
     def size(self, request: RequestView) -> float:
-        """How short its prompt is."""
+        """Return the score of a short prompt (0..1)."""
         return 1 - request.num_prompt_tokens / self.ctx.sizes.max_model_len
 
     def fairness(self, request: RequestView) -> float:
@@ -135,12 +135,12 @@ class Window(SchedulingPolicy):
         return 1.0 - served / self._most_served
 
     def fits(self, request: RequestView) -> bool:
-        """Whether its uncached tokens find free blocks."""
+        """Return True if its uncached tokens find free blocks."""
         uncached = request.num_tokens - self.ctx.prefix_hit(request)
         return -(-uncached // self.ctx.sizes.block_size) <= self.ctx.view.num_free_blocks
 
     def within_share(self, request: RequestView) -> bool:
-        """Whether its client may have another seat."""
+        """Return True if its client may have another seat."""
         held = self._seats.get(request.client, 0)
         return held < max(1, int(self.options.max_share * self.ctx.sizes.max_num_seqs))
 

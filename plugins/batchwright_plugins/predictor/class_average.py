@@ -1,4 +1,4 @@
-"""What requests of the same class have put out so far."""
+"""The mean output of earlier requests of the same class."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How good predictions were."""
+"""The accuracy of predictions."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class CostAware(Victim):
         return max(reversed(running), key=self.worth)
 
     def worth(self, request: RequestView) -> float:
-        """What the request's yielding brings for what it costs."""
+        """Return the benefit of preempting a request, divided by its cost."""
         (total,) = self.ctx.predict(request)
         progress = min(1.0, request.num_output_tokens / max(1.0, total))
         reclaimable = self.ctx.view.num_own_blocks(request)

@@ -102,7 +102,7 @@ class KVConformance(ServingConformance):
         assert list(kv.audit({})) == []
 
     def test_unpublished_blocks_are_not_found(self) -> None:
-        """When the step that was to compute them failed."""
+        """A lookup finds no block of a failed step."""
         kv, views = self._idle()
         view = views[0]
         assert kv.allocate(view, view.num_tokens, view.num_tokens) is not None

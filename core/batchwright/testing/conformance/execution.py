@@ -57,7 +57,7 @@ class ExecutorConformance(Conformance):
         assert self._together() == expected
 
     def test_answers_are_the_same_after_a_restart(self) -> None:
-        """What it has computed is lost and computed again."""
+        """Lost results are computed again."""
         expected = self._alone()
         assert self._together(restart_at=6) == expected
 

@@ -1,4 +1,4 @@
-"""What is asked of every component that takes part in scheduling."""
+"""Checks of every component that takes part in scheduling."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class FeatureConformance(ServingConformance):
         assert half is None or isinstance(half, WorkerSide)
 
     def test_check_answers_whatever_it_is_told(self) -> None:
-        """Why a request is refused, or None; odd data is refused, not raised about."""
+        """Odd data is refused with a reason, and raises nothing."""
         scheduler = self.scheduler()
         feature = scheduler.components.features[0]
         (request, *_) = self.arrivals()[0]
@@ -103,7 +103,7 @@ class CommandConformance(Conformance):
     kind: ClassVar[str] = "command"
 
     def test_help_is_one_line(self) -> None:
-        """What ``batchwright --help`` shows."""
+        """The line of ``batchwright --help``."""
         assert self.component.help
         assert "\n" not in self.component.help
 

@@ -79,7 +79,7 @@ class PredictorConformance(ServingConformance):
         assert len(predictor.output_tokens(views)) == len(views)
 
     def test_batch_answers_what_single_requests_do(self) -> None:
-        """Who is asked about beside a request does not change its estimate."""
+        """Other requests in a call do not change the estimate of one."""
         predictor, views = self._predictor()
         together = list(predictor.output_tokens(views))
         assert together == [one for view in views for one in predictor.output_tokens([view])]

@@ -63,7 +63,7 @@ class DotChart:
 
     @property
     def description(self) -> str:
-        """What it shows, for those who do not see it."""
+        """Text alternative of the chart."""
         return f"{self.name}: {', '.join(f'{dot.name}: {dot.note}' for dot in self.dots)}"
 
     def columns(self) -> list[dict[str, Any]]:

@@ -114,12 +114,12 @@ class LineChart:
 
     @property
     def description(self) -> str:
-        """What it shows, for those who do not see it."""
+        """Text alternative of the chart."""
         return f"{self.name} against {self.x_name}: {', '.join(line.name for line in self.lines)}"
 
     @property
     def title(self) -> str:
-        """What stands above it."""
+        """Title of the chart."""
         return f"{self.name} (logarithmic)" if self._log_y else self.name
 
     def columns(self) -> list[dict[str, Any]]:
@@ -217,7 +217,7 @@ class LineChart:
 
     @property
     def _has_words(self) -> bool:
-        """Whether the x axis is one of words."""
+        """True if the x axis is one of words."""
         return any(isinstance(x, str) for x in self._xs())
 
     def _tooltip(self, y: alt.Tooltip) -> list[alt.Tooltip]:

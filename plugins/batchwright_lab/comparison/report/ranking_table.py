@@ -77,7 +77,7 @@ def _versus(summary: Summary, contender: Contender) -> list[Td]:
 
 
 def _matters(summary: Summary, key: str) -> bool:
-    """Whether a figure is not nothing for all of them."""
+    """Return True if a figure is not nothing for all of them."""
     spreads = [contender.at(summary.top_rate, key) for contender in summary.contenders]
     return any(spread is not None and spread.most for spread in spreads)
 

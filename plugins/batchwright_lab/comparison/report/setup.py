@@ -15,7 +15,7 @@ REPORT: Final = "report.html"
 
 @frozen
 class Setup:
-    """How a comparison was made.
+    """The settings of a comparison.
 
     Args:
         command: The command line.
