@@ -15,7 +15,7 @@ class SharedCount:
 
 
 STANDSTILL: Final = SharedCount()
-"""Followed by counts that advance only when they are told to; stays 0."""
+"""A count for counts that advance only by calls; stays 0."""
 
 
 class FollowingCount:

@@ -12,8 +12,8 @@ class Counts:
     Args:
         steps: Plans made.
         empty_steps: Of those, plans without tokens.
-        scheduled_tokens: Tokens granted.
-        decode_grants: Grants of a debt of one token.
+        scheduled_tokens: Scheduled tokens.
+        decode_grants: Decodes of one token.
         batched_decodes: Of those, decodes of the decode batch, which no visit decided.
         most_used_blocks: KV blocks in use after planning, at most.
     """

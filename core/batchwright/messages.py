@@ -95,17 +95,17 @@ class SchedulerOutput:
         step_id: Counts up from 0; ``update_from_output`` takes plans in this order.
         scheduled_new_reqs: Requests that the executor sees for the first time.
         scheduled_cached_reqs: Requests that it knows.
-        num_scheduled_tokens: Granted tokens by request id, in scheduling order.
+        num_scheduled_tokens: Scheduled tokens by request id, in scheduling order.
         total_num_scheduled_tokens: Their sum.
-        scheduled_draft_token_ids: Draft tokens to verify, by request id; they are the
-            last ones of that request's grant.
+        scheduled_draft_token_ids: Draft tokens to verify, by request id; they are the last ones
+            of that request's scheduled tokens.
         preempted_req_ids: In order of preemption; their state may be kept.
         finished_req_ids: Ended since the last plan; their state must be dropped.
         block_copies: Copies to make before computing.
         swap_outs: By request id, (device block, host block) pairs to copy out first.
         swap_ins: By request id, (host block, device block) pairs to copy in first.
         blocks_to_zero: Blocks whose old content must not be read.
-        extras: What a feature says to its half in the executor, by feature name.
+        extras: Metadata for the worker side of each feature, by feature name.
     """
 
     step_id: int
@@ -171,13 +171,13 @@ class ModelOutput:
 
     Args:
         req_ids: The plan's requests, in any order.
-        sampled_token_ids: Parallel to ``req_ids``: no token where the grant did not
-            reach the last known token; one where it did; with drafts, the accepted
-            ones and one more.
+        sampled_token_ids: Parallel to ``req_ids``: no token if the scheduled tokens did not
+            reach the last known token; one where it did; with drafts, the accepted ones and one
+            more.
         logprobs: By request id, one entry a sampled token, where asked for.
         draft_token_ids: By request id, drafts proposed for the next step.
         errors: By request id, why this request could not be computed; it ends alone.
-        extras: What a feature's executor half answers, by feature name.
+        extras: Answers of the worker sides of features, by feature name.
     """
 
     req_ids: list[str] = Factory(list)
@@ -250,7 +250,7 @@ class StepOutputs:
 
 @define(kw_only=True)
 class RequestOutput:
-    """One request as its caller sees it, made by the engine for those who ask.
+    """A request and its output so far, as its caller sees it; made by the engine.
 
     Args:
         request_id: Its id.

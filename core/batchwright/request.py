@@ -222,7 +222,7 @@ class Request:
         self.preempted_at = len(self.token_ids)
 
     def drop_view(self) -> None:
-        """Drop the view of an ended request, so that nothing keeps it but who holds one.
+        """Drop the view of an ended request, so that only holders of the view keep it.
 
         For drivers of very many requests: the two hold one another, and would wait for the
         garbage collector with all their tokens.

@@ -15,32 +15,32 @@ if TYPE_CHECKING:
 
 
 class StepRecord:
-    """A plan, what it was made from, and the state it left.
+    """A plan, its inputs, and the state after it.
 
     Attributes:
         plan: The plan.
         view: The scheduler after planning.
-        budget: Tokens that could be granted in this step.
+        budget: Token budget of this step.
     """
 
     __slots__ = ("_draft", "_state", "plan", "view")
 
     budget: Read[int] = Read("_draft.budget")
     visited: Read[Mapping[str, int]] = Read("_draft.debts")
-    """Requests whose grant was decided by a visit, with what they owed (tokens).
+    """Requests that were visited, with their new tokens before the step.
 
-    The others that were granted something are the ``num_batched`` of the decode batch: one
-    token owed, one token granted.
+    The other scheduled requests are the ``num_batched`` of the decode batch: one new token, one
+    scheduled token each.
     """
     num_batched: Read[int] = Read("_draft.num_batched")
-    """Requests of the decode batch, which were granted their token without a visit."""
+    """Number of requests of the decode batch, which were scheduled without a visit."""
     new_blocks: Read[Mapping[str, list[int]]] = Read("_draft.tables")
-    """Blocks that this step sends along: new ones, or an admitted request's table."""
+    """Blocks that are sent with this step: new ones, or an admitted request's table."""
     waiting_reasons: Read[Mapping[str, str]] = Read("_state.room.new_reasons")
-    """Why requests wait, where that changed since the last step; empty: no more.
+    """Why requests wait, if that changed since the last step; empty: no more.
 
-    A request that none was ever given for, or an empty one, waits in the queue: behind
-    the one in ``stopped_by``, or until the step has room.
+    A request without a reason, or with an empty one, waits in the queue: behind the one in
+    ``stopped_by``, or until the step has room.
     """
     shortage: Read[bool] = Read("_draft.shortage")
     """True if blocks ran out, so that no request was admitted."""
@@ -61,7 +61,7 @@ class StepRecord:
         return (request.view for request in self._draft.admitted.values())
 
     def num_new_tokens(self, request_id: str) -> int:
-        """Tokens that a granted request owed before this step."""
+        """Return the new tokens of a scheduled request before this step."""
         return self._draft.debts.get(request_id, 1)
 
     def request(self, request_id: str) -> RequestView | None:

@@ -50,15 +50,15 @@ class StepView:
     now: Read[float] = Read("_state.now")
     """Seconds on the scheduler's clock, as of the beginning of the step."""
     num_parked: Read[int] = Read("_state.room.num_parked")
-    """Waiting requests that no scan touches before their key is notified."""
+    """Requests that wait for a key, out of every scan."""
     num_prompt_tokens_waiting: Read[int] = Read("_state.room.num_prompt_tokens")
     """Prompt tokens of waiting requests that have never run."""
     num_usable_blocks: Read[int] = Read("_state.kv.num_usable_blocks")
     """Blocks that requests can hold in all."""
     num_tokens_left: Read[int] = Read("_state.draft.num_tokens_left")
-    """Tokens of this step's budget that are not granted yet."""
+    """Tokens of this step's budget that are left."""
     num_scheduled_tokens: Read[int] = Read("_state.draft.num_scheduled_tokens")
-    """Tokens granted so far in this step."""
+    """Tokens scheduled so far in this step."""
     num_admitted: Read[int] = Read("_state.draft.num_admitted")
     """Requests admitted so far in this step."""
     next_timer: Read[float | None] = Read("_state.clock_timers.next_time")
@@ -67,7 +67,7 @@ class StepView:
     """True if the program that drives the scheduler has paused admission."""
 
     unreported_ends: Read[Mapping[str, Finish]] = Read("_state.ended")
-    """Requests whose end the next ``update_from_output`` will tell."""
+    """Requests whose end the next ``update_from_output`` will report."""
 
     failed_ids: Read[Sequence[str]] = Read("_state.failed_ids")
     """Requests that the last updated step could not compute."""
@@ -101,7 +101,7 @@ class StepView:
 
     @property
     def num_waiting(self) -> int:
-        """Waiting requests, parked and skipped ones included."""
+        """Waiting requests, deferred ones and those that wait for a key included."""
         return len(self._state.room) + self._num_giving
 
     @property
@@ -131,7 +131,7 @@ class StepView:
         return iter(self._state.kv.published_blocks())
 
     def audit(self) -> Iterator[str]:
-        """Say what is wrong in the books of the KV manager; O(blocks), for checks."""
+        """Yield inconsistencies in the records of the KV manager; O(blocks), for checks."""
         return self._state.kv.audit(self._state.fence.held())
 
 
@@ -141,7 +141,7 @@ def supposing(view: StepView, giving: dict[str, Request], num_blocks: int) -> It
 
     Args:
         view: The view.
-        giving: Running requests that would give way to the one that is judged.
+        giving: Running requests that would be preempted for the one that is judged.
         num_blocks: Blocks that would be free besides those that are.
     """
     running = view._state.running

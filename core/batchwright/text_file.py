@@ -1,4 +1,4 @@
-"""Text files as users hand them in: UTF-8, with a byte-order mark or without."""
+"""Text files of users: UTF-8, with a byte-order mark or without."""
 
 from __future__ import annotations
 

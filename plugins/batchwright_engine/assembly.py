@@ -50,7 +50,7 @@ class EngineAssembly(Assembly):
         return Engine(scheduler, executor, model, max_restarts=config.executor.max_restarts)
 
     def inspect(self) -> ModelInfo | None:
-        """Ask the executor about its model without loading it; None if it cannot tell.
+        """Ask the executor about its model without loading it; None if it does not know.
 
         Raises:
             ModelError: The model could not be served.

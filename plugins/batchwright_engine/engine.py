@@ -28,7 +28,7 @@ _log = logging.getLogger("batchwright.engine")
 LONGEST_SLEEP: Final = 1.0
 """Seconds that a step sleeps at most, where only an event outside can go on."""
 POLL: Final = 0.005
-"""Seconds between two looks, where what is waited for tells nothing."""
+"""Seconds between two looks at a resource that gives no signal."""
 
 
 class Engine:
@@ -214,7 +214,7 @@ class Engine:
         return plan, outputs
 
     def _advance(self) -> tuple[SchedulerOutput, StepOutputs | None, list[RequestOutput]]:
-        # Without live requests only as much is planned as it takes to tell that they ended.
+        # Without live requests only as many steps are planned as it takes to report their ends.
         pipeline = self._pipeline
         pipeline.start()
         with self._lock:
@@ -250,7 +250,7 @@ class Engine:
             decisions.seconds += decisions.now() - began
             if is_step:
                 self._pipeline.lap(BOOKKEEPING)
-            # Before the lock is left: an id whose end is told may be used again.
+            # Before the lock is left: an id whose end is reported may be used again.
             return plan, outputs, self._collect(outputs) if self._answers else []
 
     def generate(
@@ -313,7 +313,7 @@ class Engine:
         return self._pipeline.call(lambda: self.executor.measure_limits(num_rows))
 
     def close(self) -> None:
-        """Let components and executor release what they hold.
+        """Close the components and the executor.
 
         A step that is being computed is waited for; those behind it are dropped.
 
@@ -380,9 +380,9 @@ class Engine:
         _log.warning(message, label, where, what)
 
     def _wait(self, num_rings: int) -> None:
-        """Nothing could be computed: sleep until a notice, a request or an abort comes.
+        """Sleep until a signal, a request or an abort comes, since nothing could be computed.
 
-        At most until the next alarm, and at most a second, so that what drives the engine
+        At most until the next clock timer, and at most a second, so that what drives the engine
         may look at other things.
 
         Args:

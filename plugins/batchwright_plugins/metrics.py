@@ -45,7 +45,7 @@ class RequestTimes:
     """Times of a request (seconds on the scheduler's clock).
 
     Args:
-        queue_time: From arrival to the first grant; None if it never got one.
+        queue_time: From arrival to the first admission; None if there was none.
         ttft: From arrival to the first output token; None if it never came.
         tpot: Mean time between output tokens after the first; None if there was no
             second one.

@@ -564,7 +564,7 @@ def test_requests_that_are_parked_for_ever_are_a_failure(folder: Path) -> None:
     simulate = ["simulate", "--config", str(folder / "run.toml"), "--workload", "poisson", *chosen]
     result = CliRunner().invoke(group, simulate)
     assert result.exit_code == 1
-    assert "Stopped: every request is parked, and nothing will wake one." in result.stderr
+    assert "Stopped: every request waits for a key, and nothing will signal one." in result.stderr
 
 
 PARKS = """

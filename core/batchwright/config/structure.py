@@ -212,7 +212,7 @@ class Structure:
 
 
 def _has_float(value: int | float) -> bool:
-    """Tell whether there is a float for a number."""
+    """Return True if there is a float for a number."""
     try:
         return not math.isnan(value)
     except OverflowError:

@@ -30,7 +30,7 @@ class Shape:
 
     Args:
         computed: Tokens before the step.
-        granted: Tokens in it.
+        granted: Scheduled tokens in it.
     """
 
     computed: int
@@ -42,7 +42,7 @@ class Case:
     """A model's attention and the requests of one step.
 
     Args:
-        requests: Who is computed.
+        requests: The computed requests.
         num_kv_heads: Key and value heads.
         group_size: Query heads that share one of them.
         head_size: Elements a head.

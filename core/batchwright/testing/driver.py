@@ -137,7 +137,7 @@ class Driver:
     def turn(self) -> StepOutputs:
         """Plan until ``depth`` plans are in flight, then commit the oldest.
 
-        Without live requests no more is planned than it takes to tell that they ended.
+        Without live requests no more steps are planned than it takes to report their ends.
         """
         depth = self.depth if self.scheduler.requests else 1
         while len(self._planned) < depth:

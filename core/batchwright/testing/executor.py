@@ -65,11 +65,11 @@ class _Sequence:
 class ScriptedExecutor(Executor):
     """Computes plans with a ScriptedModel over a paged memory, from the deltas alone.
 
-    Like a real one it keeps each request's tokens and block table, writes a word for
-    every granted position through the table, and reads the whole history back before
-    it samples: a block that was shared wrongly, freed too early or hit though it was
-    stale changes the answer. Its own samples are known to it at once, so that in a
-    pipeline it computes positions whose tokens the scheduler has yet to see.
+    Like a real one it keeps each request's tokens and block table, writes a word for every
+    scheduled position through the table, and reads the whole history back before it samples: a
+    block that was shared wrongly, freed too early or hit though it was stale changes the
+    answer. Its own samples are known to it at once, so that in a pipeline it computes positions
+    whose tokens the scheduler has yet to see.
 
     A plan that contradicts what it knows raises InvariantError. With ``verify`` so does
     memory that does not hold what the request's own tokens would have put there. Where a
@@ -219,7 +219,7 @@ class ScriptedExecutor(Executor):
             sequence.num_computed_tokens = computed
 
     def _write(self, plan: SchedulerOutput, request_id: str, *, fails: bool = False) -> None:
-        """Write the words of a request's granted positions; spoilt ones if it fails."""
+        """Write the words of a request's scheduled positions; spoilt ones if it fails."""
         sequence = self._known(request_id)
         drafts = plan.scheduled_draft_token_ids.get(request_id, ())
         start = sequence.num_computed_tokens
@@ -228,7 +228,7 @@ class ScriptedExecutor(Executor):
         if not start < stop or known > len(sequence.tokens):
             raise InvariantError(
                 "I4",
-                f"request {request_id!r}: positions {start} to {stop - 1} are granted, "
+                f"request {request_id!r}: positions {start} to {stop - 1} are scheduled,  "
                 f"{len(sequence.tokens)} tokens and {len(drafts)} drafts are known",
             )
         tokens = (*sequence.tokens[start:known], *drafts)

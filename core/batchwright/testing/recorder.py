@@ -40,7 +40,7 @@ class Recorder:
 
 
 def plain(plan: SchedulerOutput) -> dict[str, Any]:
-    """A plan as plain values that keep no reference to it; the order of grants counts."""
+    """A plan as plain values that keep no reference to it; the order of requests counts."""
     values = asdict(plan, value_serializer=lambda _, __, value: _listed(value))
     values["num_scheduled_tokens"] = list(plan.num_scheduled_tokens.items())
     return values

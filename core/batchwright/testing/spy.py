@@ -1,4 +1,4 @@
-"""Watches a component's methods: who called what, and what came of it."""
+"""A record of the calls of a component's methods, with their results."""
 
 from __future__ import annotations
 

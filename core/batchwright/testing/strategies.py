@@ -106,7 +106,7 @@ def configurations(
 
 @st.composite
 def request_plans(draw: st.DrawFn) -> RequestPlan:
-    """Short requests that share prefixes, and now and then park or are skipped."""
+    """Short requests that share prefixes, some of them deferred or waiting for a key."""
     hints: dict[str, Any] = draw(
         st.one_of(
             st.just({}),

@@ -18,7 +18,7 @@ __all__ = ["ExplainCommand"]
 
 
 class ExplainCommand(Command):
-    """Tells the story of a request, or why each waiting request waits, from a decision log.
+    """The story of a request, or why each waiting request waits, from a decision log.
 
     The log is written by the observer ``decision-log``; it may still be growing.
     """
@@ -44,7 +44,7 @@ class ExplainCommand(Command):
     help="Decision log, as the observer decision-log writes it.",
 )
 def _explain(request_id: str | None, path: Path, *, waiting: bool) -> None:
-    """Tell the story of REQUEST: when, why, behind which it waited; grants; preemptions; end."""
+    """Print the story of REQUEST: its waits and their reasons, its tokens, preemptions and end."""
     if waiting == (request_id is not None):
         raise click.UsageError("give either REQUEST or --waiting")
     lines = _waiting(path) if request_id is None else _story(path, request_id)

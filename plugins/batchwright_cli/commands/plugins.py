@@ -163,7 +163,7 @@ def _details(registration: Registration, runtime: str | None) -> Iterator[str]:
 
 
 def _lacking(registration: Registration, runtime: str | None) -> Iterator[str]:
-    """Yield what a runtime does not honour exactly."""
+    """Yield the capabilities that a runtime does not support exactly."""
     for name, support in _support(registration, runtime).items() if runtime else ():
         if support["why"]:
             yield f"{name}: {support['level']}, {support['why']}"

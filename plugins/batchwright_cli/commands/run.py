@@ -113,7 +113,7 @@ def _answer(config: Config, source: Path, output: Path | None) -> Batch:
 
 
 def _is_piped(output: Path | None) -> bool:
-    """Tell whether results go to standard output, where nothing else may go then."""
+    """Return True if results go to standard output, which must then hold nothing else."""
     from batchwright_engine.answering.prompt_file import STDIN
     from batchwright_engine.output_file import is_standard_output
 

@@ -62,9 +62,10 @@ def _simulate(config: Path | None, overrides: tuple[str, ...], **given: Any) -> 
     give equal files, but for decision_seconds_mean of summary.json, which is measured.
     Ctrl-C keeps what is finished.
 
-    The exit code is 1 if no request was served, one ended in an error or all are parked for
+    The exit code is 1 if no request was served, one ended in an error or all wait for a key for
     ever, 2 if the input is wrong, 3 if more arrived than could be served (--max-queue), 130
-    after Ctrl-C, 143 after SIGTERM. A request that is refused is no failure: the table counts it.
+    after Ctrl-C, 143 after SIGTERM. A request that is refused is no failure: the table counts
+    it.
     """
     from batchwright_lab.simulation.simulated_run import SimulatedRun
 

@@ -29,14 +29,14 @@ with when it is called, what it may answer, and its cost class:
 - **event**: when something happens to a request; never for a decode.
 - **step**: once a step.
 - **candidate**: for each request that a scan looks at.
-- **shortage**: when a request gets less than it owes.
+- **shortage**: when a request gets fewer tokens than its new tokens, or no blocks.
 
 `batchwright.testing.conformance` has a class for each kind that checks all this.
 """
 
 _COMPANIONS = {
     "attention": (LayerCall, "### What `forward` is given: a `LayerCall`"),
-    "feature": (WorkerSide, "### Its half in the executor"),
+    "feature": (WorkerSide, "### Its worker side"),
 }
 """By kind, a second class that its contract speaks of, and the heading of that."""
 

@@ -92,7 +92,7 @@ def measure(engine: Engine, lines: Sequence[PromptLine], section: RunSection) ->
 
 
 def _run(batch: Batch) -> None:
-    """Run a batch to its end: half of one has no figures.
+    """Run a batch to its end: an incomplete one has no figures.
 
     Raises:
         Interrupted: A signal ended it.

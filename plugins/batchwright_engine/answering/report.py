@@ -228,7 +228,7 @@ def _agreement(shadow: Mapping[str, Any]) -> str:
     told = [f"same {w} {shadow[k]:.0%}" for k, w in words.items() if shadow[k] is not None]
     tau = shadow["order_tau"]
     told += [] if tau is None else [f"order of the queue {tau:+.2f} (tau)"]
-    told += [f"would have had some yield in {shadow['yield_steps']} steps"] * (
+    told += [f"would have preempted some in {shadow['yield_steps']} steps"] * (
         shadow["yield_steps"] > 0
     )
     told += [f"left out: {shadow['failure']}"] if shadow["failure"] else []

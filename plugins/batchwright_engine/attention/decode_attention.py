@@ -64,7 +64,7 @@ class DecodeAttention:
 
         Args:
             call: The layer, with the tokens of the whole batch.
-            group: Who is computed.
+            group: The computed requests.
             output: Like the query, filled in for this group.
         """
         some = _of(group, call.query)

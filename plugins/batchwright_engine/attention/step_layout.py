@@ -107,7 +107,7 @@ class StepLayout:
     def blanks(self, first: torch.Tensor, seen: torch.Tensor) -> torch.Tensor | None:
         """Gathered tokens, over all heads, that lie before a window.
 
-        They may be anybody's: the request did not have to write them. What lies behind
+        They may belong to any request: this one did not have to write them. What lies behind
         its last token is zero, see ``unused_slots``.
         """
         if self.window is None:

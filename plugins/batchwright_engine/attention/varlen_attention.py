@@ -41,7 +41,7 @@ class VarlenPagedAttention:
             self._cache.keys[call.layer],
             self._cache.values[call.layer],
             batch.query_start_loc,
-            None,  # with block tables, lengths of keys are told by seqused_k alone
+            None,  # with block tables, seqused_k alone gives the lengths of keys
             *self._most,
             scale=call.scale,
             window_size=(-1 if window is None else window - 1, 0),

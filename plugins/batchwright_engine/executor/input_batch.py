@@ -28,8 +28,8 @@ class InputBatch:
         token_ids: ``[num_tokens]`` int64.
         positions: ``[num_tokens]`` int64, in each token's own sequence.
         logit_index: ``[num_rows]`` int64, the tokens whose logits are sampled.
-        row_starts: ``[num_reqs + 1]``, the first row of each request: none where its
-            grant does not reach its last known token, else one more than it has drafts.
+        row_starts: ``[num_reqs + 1]``, the first row of each request: none where its scheduled
+            tokens do not reach its last known token, else one more than it has drafts.
         sampling: How to sample each row.
         attention: What attention backends need.
     """
@@ -45,7 +45,7 @@ class InputBatch:
     def build(
         cls, table: RequestTable, grants: Grants, block_size: int, device: torch.device
     ) -> InputBatch:
-        """Gather the granted tokens of these requests from the table."""
+        """Gather the scheduled tokens of these requests from the table."""
         rows, lens, computed = grants.rows, grants.lens, grants.computed
         starts = _starts(lens)
         positions = np.arange(starts[-1]) + np.repeat(computed - starts[:-1], lens)

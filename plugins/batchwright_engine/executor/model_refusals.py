@@ -50,7 +50,7 @@ def refusal(config: Any, max_model_len: int | None) -> str | None:
 
 
 def _attends_only(text: Any) -> bool:
-    """Tell whether a model that may mix layers with and without state has none with."""
+    """Return True if a model that may mix layers with and without state has none with."""
     kinds = getattr(text, "layer_types", None) or ()
     return bool(kinds) and all(kind in _LAYER_TYPES for kind in kinds)
 

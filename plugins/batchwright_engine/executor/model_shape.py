@@ -28,7 +28,7 @@ def shape_of(folder: Path, name: str, dtype: str, device: torch.device) -> Atten
         device: Where the model would be.
 
     Returns:
-        What it asks; None if only its weights can tell.
+        Its requirements; None if only its weights have them.
 
     Raises:
         ModelError: It cannot be served; says why.

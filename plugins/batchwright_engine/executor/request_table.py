@@ -33,9 +33,9 @@ class Grants:
     Args:
         req_ids: Requests.
         rows: Their rows in the table.
-        lens: Granted tokens, drafts included.
+        lens: Scheduled tokens, drafts included.
         computed: Tokens computed before.
-        num_drafts: Draft tokens, the last ones of each grant.
+        num_drafts: Draft tokens, the last scheduled ones of each.
     """
 
     req_ids: list[str]
@@ -183,7 +183,7 @@ class RequestTable:
         known = int(self.num_tokens[row])
         stop = int(grants.computed[place] + grants.lens[place])
         if stop > known + num_drafts:
-            return f"the plan grants {stop} tokens, of which the executor knows {known}"
+            return f"the plan schedules {stop} tokens, of which the executor knows {known}"
         if stop > self.num_blocks[row] * self._block_size:
             return f"its {self.num_blocks[row]} blocks do not hold {stop} tokens"
         return "the plan verifies drafts before the last known token is reached"
@@ -201,7 +201,7 @@ class RequestTable:
         return f"token id {foreign[0]} is not below the vocabulary's size, {self._vocab_size}"
 
     def _update(self, cached: CachedRequestData, plan: SchedulerOutput) -> None:
-        """Take over what changed of known requests; unknown ones are told later."""
+        """Apply the changes of known requests; unknown ones are reported later."""
         rows = self._rows(cached.req_ids)
         for req_id in cached.resumed_req_ids:
             if req_id in self.index:
@@ -216,7 +216,7 @@ class RequestTable:
             grants = [count - len(drafts.get(req_id, ())) for req_id, count in columns]
         computed = np.array(cached.num_computed_tokens, np.int64)
         outputs = np.array(cached.num_output_tokens, np.int64)
-        # In a pipeline the grant covers tokens that the scheduler has yet to see.
+        # In a pipeline the scheduled tokens include some that the scheduler has yet to see.
         known = np.maximum(self.num_prompt_tokens[rows] + outputs, computed + grants)
         is_known = rows >= 0
         rows, computed, known = rows[is_known], computed[is_known], known[is_known]

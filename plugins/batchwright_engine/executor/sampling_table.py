@@ -145,7 +145,7 @@ class SamplingRows:
         return uniforms(self.column("key"), self.positions)
 
     def logprobs_wanted(self) -> dict[int, int]:
-        """By row, how many of the likeliest tokens are to be told."""
+        """Number of the likeliest tokens to return, by row."""
         counts = self.column("logprobs")
         return {int(row): int(counts[row]) for row in (counts != _NO_LOGPROBS).nonzero()[0]}
 

@@ -21,7 +21,7 @@ _PRICES: Final = (
 _OF_ALL: Final = ("attainment", "goodput")
 _NEGLIGIBLE: Final = 0.01
 _NOTABLE: Final = 1.05
-"""How many times as bad a figure must be to be told as a price."""
+"""Least ratio of a worse figure that is reported as a price."""
 
 
 def answer(summary: Summary) -> Iterator[str]:

@@ -176,7 +176,7 @@ def _policy_in(path: str) -> str:
 
 
 def _hosts_policies(choice: PolicyChoice, base: Config) -> bool:
-    """Tell if a policy is made of other ones, whose options matter to it then."""
+    """Return True if a policy is made of other ones, whose options then matter to it."""
     plugins = PluginManager.discover(_paths(base, choice), base.plugins.disable)
     hosted = plugins.find(_POLICY, choice.name).cls.subcomponents.values()
     return any(part.kind == _POLICY for part in hosted)

@@ -68,7 +68,7 @@ _ALL: Final = (
     ),
     Measure("preemptions", "preemptions", "times", "less", "requests that lost their KV"),
     Measure(
-        "displacements", "displacements", "times", None, "requests that yielded to the policy"
+        "displacements", "displacements", "times", None, "preemptions by the policy"
     ),
     Measure("kv_peak", "KV peak", "share", None, "blocks in use after planning, at most"),
     Measure("jain", "Jain index", "share", "more", "of the clients' service rates in contention"),

@@ -1,4 +1,4 @@
-"""Watches a simulation for a comparison: its requests, its queue and cache, who was served."""
+"""An observer of a simulation for a comparison: its requests, queue, cache and service."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Recorder(Observer):
         self._live: dict[str, RequestView] = {}
         self._running: dict[str, RequestView] = {}
         self._begun: dict[str, int] = {}
-        """Service so far of live requests that were granted something."""
+        """Service so far of live requests that were scheduled."""
         self._waiting: dict[str, int] = {}
         """Live requests that do not run, by client."""
         self._served: dict[str, int] = {}

@@ -18,7 +18,7 @@ class Ended:
         client: The client that it is of; empty: of none.
         slo_class: Its class, or None.
         arrival: Seconds.
-        scheduled: Seconds, of its first grant; None: never.
+        scheduled: Time of its first admission (seconds); None: never.
         latencies: TTFT, TPOT and E2E (seconds), as far as there are any.
         has_ended: Whether it ended by itself.
         end: ``stop``, ``length``, ``abort``, ``error``, ``refused`` or ``unfinished``.

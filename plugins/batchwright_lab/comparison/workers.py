@@ -33,7 +33,7 @@ _LONGEST_WAIT: Final = 3600.0
 
 
 class Listener(Protocol):
-    """Is told what goes on."""
+    """A listener to events of workers."""
 
     def began(self, cell: Cell) -> None:
         """A process took up a cell."""
@@ -60,7 +60,7 @@ def run_cells(
     Args:
         missing: Cells, with the files that they are kept in.
         num_processes: How many at a time.
-        listener: The listener to tell.
+        listener: The listener.
         timeout: Seconds that a cell may take, the start of its process included.
 
     Yields:
@@ -160,7 +160,7 @@ class _Worker:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Hold back Ctrl-C; a process that starts meanwhile never sees it: who started it ends it."""
+    """Hold back Ctrl-C; a process that starts meanwhile never sees it, and its parent ends it."""
     resource_tracker.ensure_running()  # else a process's start starts it, and that lets Ctrl-C in
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

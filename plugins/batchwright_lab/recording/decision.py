@@ -18,7 +18,7 @@ _SHOWN: Final = 6
 
 @frozen
 class Decision:
-    """A step's decisions. Two are equal if they grant, admit and preempt alike.
+    """A step's decisions. Two are equal if they schedule, admit and preempt alike.
 
     Args:
         grants: Tokens, by request.
@@ -68,7 +68,7 @@ class Decision:
             if self.grants.get(name, 0) != other.grants.get(name, 0)
         }
         if differ:
-            yield "grants " + _listed(f"{name!r} {count}" for name, count in differ.items())
+            yield "schedules " + _listed(f"{name!r} {count}" for name, count in differ.items())
 
 
 def _listed(items: Any) -> str:

@@ -16,8 +16,8 @@ __all__ = ["KINDS", "RequestEnd", "Span", "Spans", "Step", "gist"]
 
 KINDS: Final = ("queued", "prefill", "recompute", "decode", "stalled", "paused", "preempted")
 """What a request does: it waits; its prompt is computed; what a preemption cost is computed
-again; it decodes; it runs and is granted nothing; it keeps its blocks without a seat; it waits
-with its blocks lost."""
+again; it decodes; it runs without scheduled tokens; it keeps its blocks without a seat; it
+waits with its blocks lost."""
 _WAITING: Final = ("queued", "paused", "preempted")
 _NUMBERS: Final = re.compile(r"\d+")
 
@@ -32,7 +32,7 @@ class Span:
         begin: When it began (seconds).
         end: When it ended (seconds); None while it goes on.
         reason: Why it waits; the request that preempted it; empty where nothing is to say.
-        num_tokens: Tokens granted in it.
+        num_tokens: Scheduled tokens in it.
         step: The step in which it began; None: between steps.
     """
 
@@ -70,7 +70,7 @@ class Step:
         step: Its id.
         begin: When it was planned (seconds).
         end: When its results were there (seconds); None until then.
-        num_tokens: Tokens that it granted.
+        num_tokens: Its scheduled tokens.
         num_running: Requests that ran.
         num_waiting: Requests that waited.
         num_free_blocks: Blocks that were free behind it.
@@ -95,7 +95,7 @@ class _Live:
     Args:
         span: Since when.
         num_admissions: How often it was admitted.
-        has_caught_up: Whether nothing was owed any more since the last time.
+        has_caught_up: True once all its known tokens were computed.
     """
 
     span: Span
@@ -115,7 +115,7 @@ class Spans:
     """Spans that began with the line at hand, by the id of the object."""
 
     def of(self, trails: Iterable[DecisionTrail]) -> Iterator[list[Event]]:
-        """Yield what each line of a log says: what began, and what is over.
+        """Yield the events of each line of a log: spans that began, and spans that ended.
 
         A span or a step comes twice, as the same object: without an end when it begins,
         with one when it is over.

@@ -38,7 +38,7 @@ class Options:
 
 
 class _Handover(Component, Lifecycle):
-    """Hosts two components of a kind, and lets both know of everything.
+    """Two components of a kind in one; both get all events.
 
     What neither of them does has nothing to do here, too: decisions before the handover are
     those of the first one alone.
@@ -98,7 +98,7 @@ class _Handover(Component, Lifecycle):
 
     @contextmanager
     def noting(self, hosted: Any, method: str) -> Iterator[None]:
-        """Note who raises what; it is raised on."""
+        """Note the component that raises, and raise on."""
         try:
             yield
         except OUTSIDE:
@@ -162,7 +162,7 @@ class HandoverVictim(_Handover, Victim):
 
 
 class TwinQueue(WaitingQueue):
-    """The queues of two policies; who decides the step says which of them is served.
+    """The queues of two policies; the policy that decides the step is served from its own.
 
     Args:
         policies: Their handover.

@@ -203,7 +203,7 @@ class ReplayDrive:
         elif not self._scheduler.has_signals:
             view = self._scheduler.view
             if 0 < view.num_parked == view.num_waiting and not view.num_running:
-                self.stopped_by = "every request is parked, and nothing will wake one"
+                self.stopped_by = "every request waits for a key, and nothing will signal one"
 
 
 _Event = tuple[float, int, float, "RecordedRequest", int]

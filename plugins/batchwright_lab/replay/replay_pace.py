@@ -57,7 +57,7 @@ class ReplayPace(Observer):
         self._executor: Any = None
 
     def follow(self, recording: Recording, executor: ReplayedExecutor) -> None:
-        """Say what is compared with, and who is told how long steps take."""
+        """Print the baseline, and the source of step times."""
         self._recording, self._executor = recording, executor
         self._recorded = (trail for trail in follow_log(recording.path) if trail.is_step)
 

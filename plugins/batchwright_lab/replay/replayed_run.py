@@ -78,7 +78,7 @@ class ReplayedRun:
         pace: Where it differs, once it has run.
         seconds: How long that took.
         num_steps: Steps of the repeated run.
-        handovers: The policy and the victim that host two each, if there are any.
+        handovers: The policy and the victim that consist of two each, if there are any.
 
     Raises:
         ClickException: It has no such step.
@@ -200,7 +200,7 @@ class ReplayedRun:
             )
 
     def _check_handovers(self, error: PluginError | None) -> None:
-        """Blame who failed while another one decided, not what hosts both."""
+        """Name the component that failed, not the handover around it."""
         problem = next((part.problem for part in self.handovers if part.problem), "")
         if problem:
             raise click.ClickException(

@@ -66,5 +66,5 @@ class FastForwarder:
         return steps.commit(self._executor.fast_forward(plan))
 
     def _may_admit(self) -> bool:
-        """Tell whether a scan of waiting requests could do anything."""
+        """Return True if a scan of waiting requests could do anything."""
         return self._asks_who_waits or not self._steps.is_full

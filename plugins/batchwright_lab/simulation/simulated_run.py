@@ -131,7 +131,7 @@ class SimulatedRun:
         """Run it, and write the table of requests.
 
         Args:
-            notices: Where to say what runs, and how far it is; None: nowhere.
+            notices: Output for messages about the run and its progress; None: none.
 
         Raises:
             ConfigError: Something in the configuration or the workload is wrong.

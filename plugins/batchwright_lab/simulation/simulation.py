@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["STUCK", "Simulation"]
 
-STUCK: Final = "every request is parked, and nothing will wake one"
+STUCK: Final = "every request waits for a key, and nothing will signal one"
 
 _FOREVER: Final = math.inf
 
@@ -44,10 +44,10 @@ class Simulation:
         arriving: What arrives.
         caps: Caps on output tokens.
         section: When to stop.
-        on_refused: Told of requests that are never added, and why.
+        on_refused: Called for requests that are never added, with the reason.
 
     Raises:
-        ConfigError: Nothing arrives, or the executor cannot be told how long answers are.
+        ConfigError: Nothing arrives, or the executor does not accept lengths of answers.
 
     Attributes:
         reasons: How many requests ended for each reason.

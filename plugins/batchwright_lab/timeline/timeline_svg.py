@@ -30,7 +30,7 @@ _FILLS: Final = {
     "prefill": ("#0072b2", "", "prefill, a chunk a step"),
     "recompute": ("#d55e00", "#ffffff", "computes again"),
     "decode": ("#8fd0bb", "", "decodes"),
-    "stalled": ("#ffffff", "#009e73", "runs, granted nothing"),
+    "stalled": ("#ffffff", "#009e73", "runs, no tokens"),
     "paused": ("#f3dbe8", "#cc79a7", "paused, keeps its blocks"),
     "preempted": ("#fbeec2", "#b8860b", "preempted, waits"),
 }

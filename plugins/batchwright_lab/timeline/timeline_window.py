@@ -1,4 +1,4 @@
-"""A window of a recorded run: who did what in it."""
+"""A window of a recorded run."""
 
 from __future__ import annotations
 

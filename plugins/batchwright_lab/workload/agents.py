@@ -1,4 +1,4 @@
-"""A closed loop: who arrives next depends on who was served."""
+"""A closed loop: arrivals depend on the requests that were served."""
 
 from __future__ import annotations
 

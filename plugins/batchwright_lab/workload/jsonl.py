@@ -144,5 +144,5 @@ class Jsonl(Workload):
 
 
 def _is_sound(value: Any) -> bool:
-    """Tell whether a text can be written."""
+    """Return True if a text can be written."""
     return not isinstance(value, str) or not any("\ud800" <= c <= "\udfff" for c in value)

@@ -15,7 +15,7 @@ __all__ = ["MOST_SECONDS", "MOST_TOKENS", "TraceFile", "parse_json", "short"]
 MOST_TOKENS: Final = 10_000_000
 """More than any model holds, and than memory should be asked for."""
 MOST_SECONDS: Final = 1e12
-"""Thirty thousand years; beyond it a clock cannot tell steps apart."""
+"""Thirty thousand years; beyond it a clock cannot separate steps."""
 _SHORT: Final = 8
 """Decimals of a number that is below it in any case."""
 

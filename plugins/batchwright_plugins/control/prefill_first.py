@@ -1,4 +1,4 @@
-"""Compute prompts before anybody decodes."""
+"""Compute prompts before decodes."""
 
 from __future__ import annotations
 

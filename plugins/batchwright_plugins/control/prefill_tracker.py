@@ -17,7 +17,7 @@ class PrefillTracker(Control):
 
     One is among them from its admission to the beginning of the step after the one that
     computes the last of these; so too after a preemption. O(1) an event, nothing a step: a
-    mark a request tells when it is done.
+    token timer a request reports its end.
 
     Attributes:
         computing: Those requests, in order of admission.

@@ -95,4 +95,4 @@ class QueueTimeout(Gate):
         return waits and bound is not None and self.ctx.view.now >= bound[0]
 
     def _reason(self, request: RequestView) -> str:
-        return f"waited {self.ctx.data(request).bound[1]:g} s without a first grant"
+        return f"waited {self.ctx.data(request).bound[1]:g} s without a first admission"

@@ -115,7 +115,7 @@ class Quota(Gate):
         self._held.clear()
 
     def _next_window(self) -> str:
-        """The key that is released when the next window begins."""
+        """The key that is signalled when the next window begins."""
         key = f"{self.ctx.path} {self._number + 1}"
         if key not in self._held:
             self._held[key] = None

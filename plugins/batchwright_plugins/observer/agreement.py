@@ -26,10 +26,10 @@ class Agreement:
         num_admitted: Requests that were admitted.
         num_same_admitted: Those of them that the other one would have been looking at, too.
         num_contended: Steps in which tokens did not suffice for those that ran.
-        num_same_grants: Those of them in which the other one would have granted the same.
+        num_same_grants: Those of them in which the other one would have scheduled the same.
         num_orders: Times that orders of waiting requests were compared.
         sum_tau: Kendall's tau of those orders, summed.
-        num_yields: Steps in which the other one would have had a request yield.
+        num_yields: Steps in which the other one would have preempted a request.
     """
 
     step: int

@@ -169,7 +169,7 @@ _FORMS: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
     "finished": (_table_of(_is_end), "[reason, detail, output tokens, contents] by request"),
     "admitted": (_table_of(_is_count), "tokens by request"),
     "resumed": (_list_of(_is_reason), "a list of requests"),
-    "grants": (_table_of(_is_grant), "[tokens owed, tokens granted, blocks] by request"),
+    "grants": (_table_of(_is_grant), "[new tokens, scheduled tokens, blocks] by request"),
     "carried": (_is_count, "a number of requests"),
     "left_out": (_list_of(_is_reason), "a list of requests"),
     "preempted": (

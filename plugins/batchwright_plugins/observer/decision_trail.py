@@ -1,4 +1,4 @@
-"""Reads a decision log back: who stands where after each step, and why."""
+"""The reader of a decision log: the state of requests after each step, with reasons."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class DecisionTrail:
         waiting: Waiting requests in order of arrival, with the reason given last; empty
             where there is none.
         stop: Where the last scan ended: request (or None) and reason; None: nowhere.
-        grants: Tokens that the last step granted, by request.
-        owed: Tokens that those owed which the last step visited, by request.
+        grants: Scheduled tokens of the last step, by request.
+        owed: New tokens of the requests that the last step visited, by request.
         admitted: By request that the last step admitted, tokens that were there.
         preempted: By request that lost blocks in the last step, the one that needed them (or None).
         added: By request that the last line added, prompt tokens, most output tokens,
@@ -143,14 +143,16 @@ class DecisionTrail:
         visited = line.get("grants", {}).items()
         for request_id, _ in visited:
             if request_id not in self.running:
-                raise ValueError(f"{_named(request_id)} is granted tokens and does not run")
+                raise ValueError(f"{_named(request_id)} has scheduled tokens and does not run")
         grants = {key: grant for key, (_, grant, _) in visited}
         self.owed = {key: owed for key, (owed, _, _) in visited}
         self.lists_blocks = any(type(new) is list for _, _, new in line.get("grants", {}).values())
         idle = line.get("left_out", ())
         carried = [key for key in self.running if key not in grants and key not in idle]
         if len(carried) != line.get("carried", 0):
-            raise ValueError(f"{len(carried)} requests are carried, not {line.get('carried', 0)}")
+            raise ValueError(
+                f"{len(carried)} requests are in the decode batch, not {line.get('carried', 0)}"
+            )
         self.grants = dict.fromkeys(carried, 1) | grants
 
     def _check_live(self, request_id: str) -> None:

@@ -1,4 +1,4 @@
-"""A line for people who wait."""
+"""A line of progress on the terminal."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Progress(Observer):
             self._live.stop()
 
     def expect(self, num_requests: int) -> None:
-        """Tell how many requests will come in all, where that is known."""
+        """Set the number of all requests, if it is known."""
         self._num_expected = num_requests
 
     def on_add(self, request: RequestView) -> None:

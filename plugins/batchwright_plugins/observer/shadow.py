@@ -229,7 +229,7 @@ class Shadow(Observer):
         return running if self._failure else sorted(running, key=lambda r: keys[r.request_id])
 
     def _compare_wishes(self, part: Agreement, record: StepRecord) -> None:
-        """Compare the next step: requests that it would have yield, and the order of others."""
+        """Compare the next step: requests that it would preempt, and the order of others."""
         policy, view = self._policy, record.view
         if overrides(policy, "running_to_preempt") and view.num_waiting and not self._failure:
             part.num_yields += bool(self._try(policy, "running_to_preempt", view, as_list=True))

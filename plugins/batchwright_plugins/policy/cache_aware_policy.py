@@ -46,7 +46,7 @@ class CacheAwarePolicy(SchedulingPolicy):
         """Return the first request of the queue whose known hit still exists.
 
         Args:
-            peek: Looks who is first.
+            peek: Returns the first request.
         """
         head = peek()
         for _ in range(MAX_LOOKS):

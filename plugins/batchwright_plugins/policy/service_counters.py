@@ -72,7 +72,7 @@ class ServiceCounters:
         To the least of those that wait, which is the head's, or if none does to that of
         the client that was admitted last: being away saves no credit.
         """
-        if request not in queue:  # it is parked
+        if request not in queue:  # it waits for a key
             return
         ticket = queue.remove(request)
         head = queue.peek()

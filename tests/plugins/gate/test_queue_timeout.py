@@ -39,7 +39,7 @@ def test_a_request_ends_where_it_waits_however_deep(timeout: Any) -> None:
     b.add("a", 4, 1)
     b.run(1)
     b.add("b", 4, 1)
-    reason = "gate 'queue-timeout': waited 3 s without a first grant"
+    reason = "gate 'queue-timeout': waited 3 s without a first admission"
     assert ends(b, 8) == {"a": (4.0, reason), "b": (5.0, reason)}
     assert b.scheduler.num_waiting == 0
 
@@ -89,7 +89,7 @@ def test_who_comes_first_when_its_time_is_over_is_not_admitted(timeout: Any) -> 
     b.add("running", 4, 3)
     b.add("late", 4, 1)
     assert b.run(4) == [{"running": 4}, {"running": 1}, {"running": 1}, {}]
-    assert b.finished["late"].detail == "gate 'queue-timeout': waited 3 s without a first grant"
+    assert b.finished["late"].detail == "gate 'queue-timeout': waited 3 s without a first admission"
 
 
 def test_a_hint_must_be_a_time(timeout: Any) -> None:

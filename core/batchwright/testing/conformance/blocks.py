@@ -35,7 +35,7 @@ class KVConformance(ServingConformance):
     kind: ClassVar[str] = "kv"
 
     def test_allocation_is_a_transaction(self) -> None:
-        """Random allocations and releases: what fails changes nothing, the books stay right."""
+        """Random allocations and frees: a failure changes nothing, the records stay right."""
         kv, views = self._idle()
         chance = random.Random(11)
         for _ in range(NUM_OPERATIONS):
@@ -88,7 +88,7 @@ class KVConformance(ServingConformance):
             assert kv.hit_length(view) == 0
 
     def test_detached_blocks_stay_out_of_the_pool(self) -> None:
-        """Until they are released: a step in flight may still write to them."""
+        """Until they are freed: a step in flight may still write to them."""
         kv, views = self._idle()
         view = views[0]
         assert kv.allocate(view, view.num_tokens, view.num_tokens) is not None
@@ -135,7 +135,7 @@ class KVConformance(ServingConformance):
         assert set(kv.lookup(view).block_ids) <= set(kv.published_blocks())
 
     def test_audit_sees_what_is_released_twice(self) -> None:
-        """A double release is reported, with prefixes cached or not."""
+        """A double free is reported, with prefixes cached or not."""
         kv, views = self._idle()
         view = views[0]
         assert kv.allocate(view, view.num_tokens, 0) is not None

@@ -95,7 +95,7 @@ class WorkloadConformance(Conformance):
         assert first == list(islice(workload.arrivals(), NUM_ARRIVALS)) == self._arrivals()
 
     def test_rate_is_that_of_its_arrivals(self) -> None:
-        """Roughly, where it tells one."""
+        """Roughly, if it has one."""
         workload = self.build()
         arrivals = list(islice(workload.arrivals(), 20 * NUM_ARRIVALS))
         span = arrivals[-1].time - arrivals[0].time

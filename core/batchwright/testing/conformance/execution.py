@@ -89,7 +89,7 @@ class ExecutorConformance(Conformance):
             assert {name: row for name, row in outputs.items() if row} == expected
 
     def test_unknown_request_may_be_removed(self) -> None:
-        """A request may have ended before it was told of, or while it was taken up."""
+        """A request may have ended before it was added, or while it was taken up."""
         executor, _ = self._ready(NUM_BLOCKS)
         executor.remove_request("never seen")
 

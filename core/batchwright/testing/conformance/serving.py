@@ -40,7 +40,7 @@ class ServingConformance(Conformance):
     may_refuse: ClassVar[bool] = False
 
     def before_step(self, driver: Driver) -> None:
-        """Called before each step of the tests' runs; e.g. to notify keys that you park on."""
+        """Prepare a step of the tests' runs; e.g. signal keys that requests wait for."""
 
     def arrivals(self, seed: int = 0) -> Arrivals:
         """Requests by the step before which they arrive; new ones at each call."""
@@ -74,7 +74,7 @@ class ServingConformance(Conformance):
         return driver
 
     def driver(self, scheduler: Scheduler, *, depth: int = 1) -> Driver:
-        """A driver with an executor that has its half of every feature."""
+        """A driver with an executor that has the worker side of every feature."""
         limits = scheduler.sizes
         executor = ScriptedExecutor.standalone(limits.num_blocks, limits.block_size)
         for feature in scheduler.components.features:

@@ -59,7 +59,7 @@ class ObserverConformance(ServingConformance):
 
 
 class FeatureConformance(ServingConformance):
-    """Checks a feature: its parts, its half in the executor, what it says and hears.
+    """Checks of a feature: its components, its worker side, its metadata.
 
     Attributes:
         says: What each request of the tests says to it (``Request.features[name]``);

@@ -1,4 +1,4 @@
-"""Conformance of victims, preemption and predictors: who yields, at what price."""
+"""Conformance of victims, preemption and predictors."""
 
 from __future__ import annotations
 

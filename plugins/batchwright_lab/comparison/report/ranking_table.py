@@ -1,4 +1,4 @@
-"""The table below the answer: who is best, and what else there is to know of each."""
+"""The table below the answer: the ranking, and further figures of each policy."""
 
 from __future__ import annotations
 
