@@ -50,9 +50,9 @@ class Assembly:
 
     Args:
         config: The configuration.
-        plugins: What is offered; None discovers it.
+        plugins: Plugins to choose from; None discovers them.
         clock: The clock that all of them share.
-        hints: Whether tables of options that have no effect are named in the log.
+        hints: True if tables of options that have no effect are named in the log.
     """
 
     def __init__(
@@ -85,8 +85,8 @@ class Assembly:
         """Build the scheduler.
 
         Args:
-            model: What the executor found out about its model; None without one.
-            output_oracle: What the executor knows of answers to come, in a simulation.
+            model: Facts about the executor's model; None without one.
+            output_oracle: The executor's knowledge of future answers, in a simulation.
             estimator: The estimator that components may ask; None: the one that is configured.
             stopwatch: The clock that calls of components are timed by; None: that of all.
 

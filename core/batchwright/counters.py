@@ -23,7 +23,7 @@ class FollowingCount:
 
     Attributes:
         base: The count minus the shared one.
-        shared: What it follows.
+        shared: The count that it follows.
     """
 
     __slots__ = ("base", "shared")

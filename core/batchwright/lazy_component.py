@@ -16,7 +16,7 @@ class LazyComponent:
     TOML names, and no more.
 
     Args:
-        name: What the TOML calls it; the class has the same ``name``.
+        name: Its name in the TOML file; the class has the same ``name``.
         target: ``module:Class``, the module by its full dotted name.
     """
 

@@ -26,7 +26,7 @@ class NewRequestData:
     Args:
         req_id: Its id.
         prompt_token_ids: Its prompt.
-        sampling_params: How to sample it.
+        sampling_params: Its sampling parameters.
         block_ids: Its whole block table (one KV group).
         num_computed_tokens: Tokens whose KV is already in those blocks.
         output_token_ids: Outputs known already; empty unless the executor was restarted.
@@ -256,10 +256,10 @@ class RequestOutput:
         request_id: Its id.
         text: Output text so far (empty without a tokenizer).
         token_ids: Output token ids so far.
-        new_text: What this output adds to the text.
-        new_token_ids: What this output adds to the tokens.
+        new_text: Text that this output adds.
+        new_token_ids: Tokens that this output adds.
         finish_reason: ``stop``, ``length``, ``abort``, ``error``; None while running.
-        detail: What exactly ended it (see ``Finish.detail``).
+        detail: Exact cause of its end (see ``Finish.detail``).
         logprobs: One entry an output token, where asked for.
         metrics: Timings and counts (seconds, tokens), filled when it ends.
     """

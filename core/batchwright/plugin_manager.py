@@ -32,7 +32,7 @@ class PluginManager:
     offered by its place alone (``LazyComponent``) is imported when it is asked for.
 
     Attributes:
-        broken: What cannot be used, in the order in which it was found; of components that
+        broken: Broken plugins, in the order in which they were found; of components that
             were not asked for yet nothing is known.
     """
 
@@ -60,7 +60,7 @@ class PluginManager:
             disable: Plugins or distributions to leave out (``plugins.disable``).
             extra: Modules or objects with hooks, for embedding and tests.
             defaults: Dotted names of the modules that ship with Batchwright.
-            refuse_broken: Whether a broken plugin in ``load`` or ``extra`` is an error;
+            refuse_broken: True if a broken plugin in ``load`` or ``extra`` is an error;
                 False to look at what there is.
 
         Raises:

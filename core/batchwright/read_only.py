@@ -15,7 +15,7 @@ class Read(Generic[T]):
     property costs; to a type checker it is an attribute that cannot be assigned.
 
     Args:
-        path: Where the view finds it; empty: under the same name in ``_request``.
+        path: Path of the attribute; empty: the same name in ``_request``.
     """
 
     def __init__(self, path: str = "") -> None:

@@ -16,12 +16,12 @@ class Origin:
     """The source of a plugin.
 
     Args:
-        plugin: What ``plugins.disable`` calls it.
+        plugin: Its name for ``plugins.disable``.
         module: Dotted name of the module that holds its hooks.
         distribution: Name of the distribution that ships it; empty for a single file.
         version: Version of the distribution.
         path: The file, for a plugin loaded by ``plugins.load``.
-        explicit: Whether it was asked for by file or by object, not merely found.
+        explicit: True if it was asked for by file or by object, not merely found.
     """
 
     plugin: str
@@ -52,7 +52,7 @@ class Registration(Origin):
 
     Args:
         kind: E.g. ``policy``.
-        name: What the TOML calls it.
+        name: Its name in the TOML file.
         cls: Its class: a ``Component``, or a ``Command``.
     """
 
@@ -66,7 +66,7 @@ class BrokenPlugin(Origin):
     """Something of a plugin that cannot be used, and why.
 
     Args:
-        message: What happened, what was expected, what to do.
+        message: The fault, the expected value, the remedy.
         where: The hook at fault.
         name: The component that is missing now, if known.
     """

@@ -44,7 +44,7 @@ class Finish(NamedTuple):
 
     Args:
         status: One of the FINISHED states.
-        detail: What exactly ended it: ``eos``, ``stop_token:ID``, ``stop_string:TEXT``,
+        detail: Exact cause of the end: ``eos``, ``stop_token:ID``, ``stop_string:TEXT``,
             ``max_tokens``, ``max_model_len``, ``kv_capacity``, or the reason of an
             error or a late rejection.
     """
@@ -98,7 +98,7 @@ class Request:
     Args:
         request_id: Unique among live requests.
         prompt_token_ids: Token ids, each 0 <= id < 2**32 (else ValueError).
-        sampling_params: How to sample and when to stop.
+        sampling_params: Its sampling parameters.
         arrival_time: Seconds on the scheduler's clock; None means when it is added.
         priority: Smaller is more urgent.
         client: Whose it is (accounting, quotas).

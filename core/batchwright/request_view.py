@@ -27,7 +27,7 @@ class RequestView:
     request_id: Read[str] = Read()
     status: Read[RequestStatus] = Read()
     finish: Read[Finish | None] = Read()
-    """How it ended; None while it lives."""
+    """Its end; None while it lives."""
     sampling_params: Read[SamplingParams] = Read()
     max_tokens: Read[int] = Read()
     """Most output tokens: max_tokens, or what max_model_len leaves."""

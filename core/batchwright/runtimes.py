@@ -23,7 +23,7 @@ class Support:
 
     Args:
         level: ``exact``, ``degraded`` (in a lesser way) or ``never``.
-        why: What is missing; empty if nothing is.
+        why: The missing part; empty if there is none.
     """
 
     level: Literal["exact", "degraded", "never"] = "exact"

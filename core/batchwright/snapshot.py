@@ -67,7 +67,7 @@ def restore(data: bytes, clock: Clock) -> Scheduler:
     """Make a scheduler from a snapshot of this version.
 
     Args:
-        data: What ``take`` wrote. Only data that you trust: it is a pickle.
+        data: The output of ``take``. Only data that you trust: it is a pickle.
         clock: The clock to go on with; it should show the time of the snapshot.
     """
     scheduler: Scheduler = _Unpickler(io.BytesIO(data), clock).load()

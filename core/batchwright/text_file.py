@@ -56,7 +56,7 @@ def text_lines(path: Path, option: str = "", *, errors: str = "strict") -> Itera
     Args:
         path: The file, or a pipe.
         option: TOML path of the option that names it.
-        errors: What becomes of bytes that are no UTF-8, as for ``open``.
+        errors: Treatment of bytes that are not UTF-8, as for ``open``.
 
     Raises:
         ConfigError: It cannot be read, or is no UTF-8; names the file, and the line.

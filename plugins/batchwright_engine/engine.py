@@ -45,11 +45,11 @@ class Engine:
     Args:
         scheduler: Decides.
         executor: Computes; loaded, its KV cache allocated.
-        model: What the executor found out about its model.
+        model: Facts about the executor's model.
         max_restarts: Failures of the executor in a row that are survived.
 
     Attributes:
-        phases: What the time of steps went to.
+        phases: Time of the parts of steps.
         decisions: Wall-clock time of the scheduler's calls.
     """
 
@@ -121,7 +121,7 @@ class Engine:
 
         Args:
             prompt: Text, token ids or a conversation.
-            sampling_params: How to sample and when to stop.
+            sampling_params: Its sampling parameters.
             request_id: Unique among live requests; None makes one.
             fields: Other fields of Request: priority, client, deadline, hints, ...
 
@@ -264,7 +264,7 @@ class Engine:
         caller stops asking), none of its requests goes on.
 
         Args:
-            prompts: What to answer: several, or a single one.
+            prompts: Prompts to answer: several, or a single one.
             sampling_params: One for all, or one for each.
 
         Raises:

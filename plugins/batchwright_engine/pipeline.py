@@ -22,7 +22,7 @@ class Pipeline:
 
     Args:
         executor: Computes them.
-        phases: Where the engine and the executor note what time goes to.
+        phases: Record of the time of the engine and the executor.
 
     Attributes:
         plans: Made and not answered, oldest first.
@@ -45,7 +45,7 @@ class Pipeline:
         """Answer the oldest plan, which leaves then.
 
         Raises:
-            BaseException: What the executor raised; the plan stays.
+            BaseException: The exception of the executor; the plan stays.
         """
         output = self._run(self.plans[0])
         self.plans.popleft()

@@ -86,7 +86,9 @@ def test_says_what_differs_first_and_what_changes(log: Path) -> None:
     assert "recorded fcfs: 4 requests, 16 steps" in text
     assert "replayed shortest: 4 requests, 16 steps" in text
     assert "as recorded for 4 steps; then estimator 'linear', off by 0.0% (median)" in text
-    assert "First difference: step 4, at 4.000 s. recorded admits '1' schedules '1' 30, '3' 0" in text
+    assert (
+        "First difference: step 4, at 4.000 s. recorded admits '1' schedules '1' 30, '3' 0" in text
+    )
     assert "replayed admits '3' schedules '3' 10, '1' 0" in text
     assert "By end-to-end latency 1 gained, 2 lost, 1 did as before." in text
     assert "client ada: 0 gained, 1 lost, 1 did as before; mean gain -1.000 s" in text
@@ -402,7 +404,8 @@ def test_a_log_that_lacks_a_line_is_damaged(log: Path) -> None:
     result = run("replay", changed(log, lambda lines: lines.__delitem__(1)))
     assert result.exit_code == 2
     assert (
-        ":2: does not go with the lines before it (0 requests are carried, not 1)" in result.output
+        ":2: does not go with the lines before it (0 requests are in the decode batch, not 1)"
+        in result.output
     )
 
 

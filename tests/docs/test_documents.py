@@ -285,8 +285,7 @@ def test_cost_of_a_step_is_quoted_as_it_was_measured() -> None:
     text = " ".join((folder / "differences-from-vllm.md").read_text(encoding="utf-8").split())
     costs = [measured[running] for running in ("64", "256", "1,024")]
     quoted = (
-        "take {} microseconds with 64 requests in the decode batch, "
-        "{} with 256 and {} with 1,024"
+        "take {} microseconds with 64 requests in the decode batch, {} with 256 and {} with 1,024"
     )
     assert quoted.format(*costs) in text
 

@@ -19,7 +19,7 @@ def check_components(config: Config, plugins: PluginManager) -> None:
 
     Args:
         config: The configuration.
-        plugins: What is offered.
+        plugins: Plugins to choose from.
 
     Raises:
         ConfigError: A component is unknown, ambiguous or broken, or its options are

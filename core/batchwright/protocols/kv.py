@@ -108,7 +108,7 @@ class KVManager(Component, Lifecycle):
             num_final_tokens: Positions that will be computed when this step is done
                 and whose tokens cannot change (no drafts): full blocks among them are
                 published to the prefix cache, for requests later in the same step too.
-            hit: What ``lookup`` found, for a request that holds no blocks yet.
+            hit: The result of ``lookup``, for a request that holds no blocks yet.
 
         Returns:
             Ids of the blocks taken anew (adopted hits not among them), or None if the

@@ -21,7 +21,7 @@ def random_arrivals(
 
     Args:
         seed: Another seed is another workload.
-        num_requests: How many.
+        num_requests: Their number.
         longest: Longest prompt (tokens).
         fields: Fields of Request that all of them get.
 

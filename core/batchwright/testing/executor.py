@@ -49,10 +49,10 @@ class _Sequence:
 
     Args:
         tokens: Known tokens, its own samples included.
-        num_prompt_tokens: How many of them are the prompt.
+        num_prompt_tokens: Number of prompt tokens among them.
         table: Its blocks.
         num_computed_tokens: Tokens that were computed before the plan at hand.
-        words: What the memory should hold of its tokens, as far as that was asked.
+        words: Expected content of memory for its tokens, as far as it was asked for.
     """
 
     tokens: array[int]

@@ -20,10 +20,10 @@ class Call:
 
     Args:
         method: Its name.
-        arguments: What it was called with.
-        was_running: Whether the request that it was asked about ran at that time.
-        answer: What it returned; an iterator as a list.
-        error: What it raised, or None.
+        arguments: Arguments of the call.
+        was_running: True if the request that it was asked about ran at that time.
+        answer: The returned value; an iterator as a list.
+        error: The raised exception, or None.
     """
 
     method: str

@@ -25,7 +25,7 @@ class RequestPlan:
         num_shared: Prompt tokens that are the family's.
         num_own: Prompt tokens of its own.
         max_tokens: Most output tokens.
-        ignore_eos: Whether it goes on past the end of sequence.
+        ignore_eos: True if it goes on past the end of sequence.
         priority: Smaller is more urgent.
         hints: For the ``hint`` gate.
     """

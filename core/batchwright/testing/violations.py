@@ -42,7 +42,7 @@ class Violation:
 
     Args:
         invariant: Its id.
-        message: What is wrong, and at which request or block.
+        message: The violation, with its request or block.
     """
 
     invariant: str

@@ -27,7 +27,7 @@ class Watch:
     Args:
         limits: The scheduler's fixed sizes.
         patience: Steps in a row in which nothing may be scheduled though it could be.
-        checks_contents: Whether I6 is checked; ``compat`` with an engine that breaks it
+        checks_contents: True if I6 is checked; ``compat`` with an engine that breaks it
             cannot keep it.
     """
 

@@ -21,9 +21,9 @@ _INTRODUCTION = """\
 <!-- Generated from batchwright.hookspecs and batchwright.protocols; do not edit. -->
 
 A plugin is a module with hooks; a hook returns classes; a class derives from the contract of
-its kind and has a `name`. Hooks are called once, at start. What a component does not
-override is never called. This page has every kind: its hook, its contract, and each method
-with when it is called, what it may answer, and its cost class:
+its kind and has a `name`. Hooks are called once, at start. A method that a component does not
+override is never called. This page has every kind: its hook, its contract, and for each method
+the time of its call, the allowed answers, and the cost class:
 
 - **start**: once, when the scheduler is built.
 - **event**: when something happens to a request; never for a decode.
@@ -35,7 +35,7 @@ with when it is called, what it may answer, and its cost class:
 """
 
 _COMPANIONS = {
-    "attention": (LayerCall, "### What `forward` is given: a `LayerCall`"),
+    "attention": (LayerCall, "### The argument of `forward`: a `LayerCall`"),
     "feature": (WorkerSide, "### Its worker side"),
 }
 """By kind, a second class that its contract speaks of, and the heading of that."""

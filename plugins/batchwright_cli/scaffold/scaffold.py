@@ -97,7 +97,7 @@ class Scaffold:
 
     Args:
         kind: One of ``KINDS``.
-        name: What the TOML will call the component.
+        name: Name of the component in the TOML file.
     """
 
     kind: str

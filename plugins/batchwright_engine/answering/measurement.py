@@ -49,7 +49,7 @@ def measure(engine: Engine, lines: Sequence[PromptLine], section: RunSection) ->
     Args:
         engine: An engine with nothing to do.
         lines: The prompts.
-        section: How to put them.
+        section: Form of the prompts.
 
     Returns:
         Figures: rates in tokens a second, times in seconds, shares of the time of all

@@ -59,7 +59,7 @@ def sizes(engine: Engine) -> str:
 
 
 def choices(engine: Engine) -> str:
-    """Which components decide."""
+    """Return the components that decide, in a line."""
     components = engine.scheduler.components
     gates = ", ".join(gate.name for gate in components.gates) or "none"
     return (

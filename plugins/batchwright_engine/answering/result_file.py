@@ -24,7 +24,7 @@ class Results(Protocol):
     """Takes results in the order in which requests end.
 
     Attributes:
-        fate: What becomes of the results of a run that is stopped, to follow "and".
+        fate: Fate of the results of a stopped run, to follow "and".
     """
 
     fate: str
@@ -37,7 +37,7 @@ class Results(Protocol):
         """Bring what there is into input order; say where it is, or ``""``.
 
         Args:
-            is_complete: Whether every request has its result.
+            is_complete: True if every request has its result.
         """
         ...
 

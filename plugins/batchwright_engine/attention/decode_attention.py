@@ -37,7 +37,7 @@ class DecodeAttention:
 
     Args:
         spec: The model's attention.
-        cache: Where keys and values are.
+        cache: The cache of keys and values.
         keeper: Keeps what is gathered; None: nothing is kept.
     """
 

@@ -37,7 +37,7 @@ class DeferredAttention(AttentionBackend):
     """Declares what it supports, and hands the rest to kernels imported by ``allocate``.
 
     Attributes:
-        support: What it can serve.
+        support: Its capabilities.
     """
 
     support: ClassVar[Support]

@@ -24,7 +24,7 @@ class Kept:
         place: Which room it has.
         num_blocks: Blocks of each request; the room has no more: products of bfloat16
             would copy keys that do not lie densely.
-        is_filled: Whether all but this step's tokens are there already.
+        is_filled: True if all but this step's tokens are there already.
     """
 
     place: int
@@ -102,7 +102,7 @@ class KeptGroups:
             num_blocks: Most blocks that one of them has beside these.
 
         Returns:
-            Where it is kept; None if it is not.
+            Its storage; None if there is none.
         """
         size, last = self._spec.block_size, int(lens[0]) - 1
         before = self._before.get(int(tables[0, (last - 1) // size]))

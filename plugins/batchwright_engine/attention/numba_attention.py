@@ -48,7 +48,7 @@ class _Decodes:
         segment_words: Of segments and parts; see ``numba_kernels``.
         room_words: Of what is computed.
         cut_at: Address of the tasks that were cut.
-        num_cut: How many these are.
+        num_cut: Their number.
     """
 
     def __init__(self, segments: DecodeSegments, group_size: int, head_size: int) -> None:

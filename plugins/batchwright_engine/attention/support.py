@@ -23,7 +23,7 @@ class Library:
         name: Of the distribution.
         least: First version that will do.
         below: First version that will not do any more; None: any later one does.
-        install: What to run to get it.
+        install: Command that installs it.
     """
 
     name: str
@@ -56,18 +56,18 @@ class Support:
     """Capabilities of a backend. A default means: anything.
 
     Args:
-        devices: Where it computes.
+        devices: Devices on which it computes.
         capability: Least CUDA compute capability.
-        dtypes: What it computes in.
+        dtypes: Types in which it computes.
         head_sizes: Elements a head.
         most_head_size: Most elements a head.
-        head_size_multiple: What the elements a head must be a multiple of.
+        head_size_multiple: Number that the elements a head must be a multiple of.
         most_group_size: Most query heads that share a key head.
-        block_multiple: What the tokens a block must be a multiple of.
-        window: Whether a layer may have a sliding window.
-        softcap: Whether scores may be soft-capped.
-        sinks: Whether layers may have attention sinks.
-        libraries: What has to be installed.
+        block_multiple: Number that the tokens a block must be a multiple of.
+        window: True if a layer may have a sliding window.
+        softcap: True if scores may be soft-capped.
+        sinks: True if layers may have attention sinks.
+        libraries: Libraries that must be installed.
     """
 
     devices: tuple[str, ...] = ("cpu", "cuda")

@@ -22,7 +22,7 @@ INTERPRETED: Final[dict[str, Any]] = {
     "capability": None,
     "dtypes": ("float32", "float16"),  # it takes bfloat16 for integers
 }
-"""What changes in a backend's support under Triton's interpreter."""
+"""Changes of a backend's support under Triton's interpreter."""
 
 
 def is_interpreted() -> bool:

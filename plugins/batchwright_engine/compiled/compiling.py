@@ -48,12 +48,12 @@ def compiled_work(function: Function, *, variant: str = "") -> Any:
 
     Args:
         function: Of the type ``atomics.WORK``.
-        variant: What sets it apart from others that are made by the same code: each has
+        variant: Name that separates it from others made by the same code: each has
             files of its own. All that the code closes over has to be in it, and to be
             numbers, which are constants for the compiler.
 
     Returns:
-        What has the function's address in this process as ``address``.
+        An object with the function's address in this process as ``address``.
     """
     function.__qualname__ += f"{variant}_{_sources():08x}"
     options = {"fastmath": _REORDERED, "error_model": "numpy"}

@@ -40,11 +40,11 @@ def probe(model: Any, name: str, device: torch.device) -> tuple[AttentionSpec, l
 
     Args:
         model: A causal language model of transformers, set up for the bridge.
-        name: What to call it in errors.
-        device: Where it is.
+        name: Its name in errors.
+        device: Its device.
 
     Returns:
-        What it asks of a backend (the block size is still 0), and of each layer's
+        Its requirements of a backend (the block size is still 0), and of each layer's
         attention, in the order of layers.
 
     Raises:

@@ -45,7 +45,7 @@ def apart(work: Callable[[], T]) -> T:
     on another thread than computes it would be slower for what that one has left behind.
 
     Raises:
-        BaseException: What the work raised.
+        BaseException: The exception of the work.
     """
     from concurrent.futures import ThreadPoolExecutor
 

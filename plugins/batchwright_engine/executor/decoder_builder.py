@@ -45,7 +45,7 @@ def build_decoder(model: Any, calls: Sequence[ModuleCall], num_positions: int) -
 
     Args:
         model: A causal language model. Its larger weights are copied.
-        calls: What each layer asks of attention, in the order of layers.
+        calls: Requirements of each layer of attention, in the order of layers.
         num_positions: Positions that requests may reach.
 
     Returns:
@@ -110,7 +110,7 @@ class DecoderBuilder:
     Args:
         weights: By name.
         text: Its configuration.
-        family: What its layers are made of.
+        family: The structure of its layers.
         scores: By layer.
         rotary_of: By layer, its position embeddings; None: it has none.
     """

@@ -43,7 +43,7 @@ class HeadsNorm:
     Args:
         query: ``[head_size]`` gain.
         key: ``[head_size]`` gain.
-        num_query_heads: How many heads are queries.
+        num_query_heads: Number of query heads.
         eps: Added to the mean square.
         offset: Added to the gains.
     """
@@ -154,7 +154,7 @@ class DecoderLayer:
 
         Args:
             x: ``[num_tokens, hidden_size]`` residual stream before the layer.
-            attended: What ``attend`` gave for these tokens.
+            attended: Result of ``attend`` for these tokens.
         """
         x = self._add(x, self.attention_output, attended, self.after_attention)
         read = x if self.before_mlp is None else self.before_mlp(x)

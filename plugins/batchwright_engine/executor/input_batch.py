@@ -30,8 +30,8 @@ class InputBatch:
         logit_index: ``[num_rows]`` int64, the tokens whose logits are sampled.
         row_starts: ``[num_reqs + 1]``, the first row of each request: none where its scheduled
             tokens do not reach its last known token, else one more than it has drafts.
-        sampling: How to sample each row.
-        attention: What attention backends need.
+        sampling: Sampling parameters of each row.
+        attention: Input of attention backends.
     """
 
     token_ids: torch.Tensor
@@ -76,7 +76,7 @@ class InputBatch:
 def _sampled(
     table: RequestTable, grants: Grants, starts: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], SamplingRows]:
-    """Which rows of logits each request has, and what they are.
+    """The rows of logits of each request, and their meaning.
 
     The rows of a request are its last ones: its last known token's, then its drafts'.
     """

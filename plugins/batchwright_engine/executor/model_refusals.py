@@ -1,4 +1,4 @@
-"""Which models cannot be served by paged attention over a flat batch, and why."""
+"""Models that paged attention over a flat batch cannot serve, with the reasons."""
 
 from __future__ import annotations
 

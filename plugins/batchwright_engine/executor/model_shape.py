@@ -23,9 +23,9 @@ def shape_of(folder: Path, name: str, dtype: str, device: torch.device) -> Atten
 
     Args:
         folder: A Hugging Face folder; of its weights only the headers are read.
-        name: What to call the model in errors.
+        name: Name of the model in errors.
         dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``.
-        device: Where the model would be.
+        device: Device of the model.
 
     Returns:
         Its requirements; None if only its weights have them.

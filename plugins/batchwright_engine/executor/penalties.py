@@ -23,7 +23,7 @@ def penalise(logits: torch.Tensor, rows: SamplingRows) -> None:
 
     Args:
         logits: ``[num_rows, vocab_size]``.
-        rows: How to sample each.
+        rows: Sampling parameters of each.
     """
     index = rows.column("is_penalised").nonzero()[0]
     if not len(index):

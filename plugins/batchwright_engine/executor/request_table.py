@@ -63,7 +63,7 @@ class RequestTable:
         num_blocks: ``[num_rows]`` int64.
         num_computed: ``[num_rows]`` int64, tokens computed before this step.
         num_prompt_tokens: ``[num_rows]`` int64.
-        sampling: How to sample, by the same rows.
+        sampling: Sampling parameters, by the same rows.
         errors: By request id, why it cannot be served.
 
     Args:
@@ -124,7 +124,7 @@ class RequestTable:
         """Take over what a plan changes of the requests that are here.
 
         Returns:
-            What is to be computed, and by request id why the others cannot be.
+            The work to compute, and by request id the reason why the others cannot be.
         """
         if plan.scheduled_cached_reqs.req_ids:
             self._update(plan.scheduled_cached_reqs, plan)

@@ -47,7 +47,7 @@ def sample(logits: torch.Tensor, rows: SamplingRows) -> Sample:
     Args:
         logits: ``[num_rows, vocab_size]``, any floating type; overwritten at bans and
             penalties.
-        rows: How to sample each.
+        rows: Sampling parameters of each.
     """
     if rows.are_greedy:
         best, token_ids = _likeliest(logits)

@@ -66,7 +66,7 @@ def _kept(
     top_p: torch.Tensor,
     min_p: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Which of the likeliest tokens survive min_p, then top_k, then top_p.
+    """Return the mask of the likeliest tokens after min_p, then top_k, then top_p.
 
     Args:
         weights: ``[num_rows, num_candidates]`` float32, the largest probabilities,

@@ -39,7 +39,7 @@ class Cell:
         rate: Mean arrivals (1/s); None: as the workload says.
         seed: Seed of all streams of chance.
         limit: Requests that are taken; None: all.
-        checked: Whether every invariant is checked at every step.
+        checked: True if every invariant is checked at every step.
         config: The configuration, with policy, values, workload and seed.
     """
 

@@ -40,7 +40,7 @@ def run_cell(cell: Cell) -> dict[str, Any]:
     """Run the simulation of a cell; whatever goes wrong in it is part of what comes of it.
 
     Returns:
-        What is kept, ready for JSON: equal for equal cells, bit for bit.
+        The result to keep, ready for JSON: equal for equal cells, bit for bit.
     """
     return observe_cell(cell)[0]
 
@@ -49,7 +49,7 @@ def observe_cell(cell: Cell) -> tuple[dict[str, Any], dict[str, Any]]:
     """Run the simulation of a cell, as ``run_cell`` does, and watch this one run of it.
 
     Returns:
-        What ``run_cell`` returns, and what another run of an equal cell need not repeat:
+        The result of ``run_cell``, and data that another run of an equal cell need not repeat:
         ``modules``, the digests of foreign modules that the cell's name does not know of, by
         path; ``decision_seconds`` of the wall clock for ``decisions`` planned steps.
     """

@@ -55,7 +55,7 @@ class Comparison:
         rank_by: Key of a measure; None: ``attainment`` if there are targets, else ``e2e_mean``.
         starved_after: Seconds for which a request may be passed over.
         warmup: Requests that arrive before it (seconds) are left out of the figures; None: none.
-        check: Whether every invariant is checked at every step.
+        check: True if every invariant is checked at every step.
         jobs: Processes; None: one a processor.
         cell_timeout: Seconds that a cell may take; None: no bound.
         output: Folder for everything.

@@ -15,7 +15,7 @@ class ClientService:
 
     Args:
         amount: Computed prompt tokens and twice the output tokens.
-        seconds: How long that was.
+        seconds: Length of that time (seconds).
     """
 
     amount: float

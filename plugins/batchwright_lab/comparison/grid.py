@@ -109,9 +109,9 @@ def plan_grid(
         vary: See ``read_variations``.
         workload: ``NAME``, ``NAME:FILE`` or a file; None: ``simulation.workload``.
         rates: See ``read_rates``.
-        num_seeds: How many, from ``scheduler.seed`` on.
+        num_seeds: Number of seeds, from ``scheduler.seed`` on.
         limit: Requests that are taken in each cell.
-        checked: Whether every invariant is checked at every step.
+        checked: True if every invariant is checked at every step.
 
     Raises:
         ConfigError: An option, a value that varies, a rate or the workload is wrong.

@@ -18,7 +18,7 @@ class Measure:
         name: Its name for people.
         unit: ``s``, ``1/s``, ``tokens/s``, ``share`` (of 1), or a noun that is counted.
         better: Which of two values is better; None: it depends.
-        meaning: What it is, in a sentence without a verb.
+        meaning: Its meaning, in a noun phrase.
     """
 
     key: str
@@ -93,4 +93,4 @@ _NOT_RANKED: Final = ("times", "requests")
 RANKING: Final = tuple(
     m.key for m in _ALL if m.better and m.unit not in _NOT_RANKED and m.key != "passed_over_max"
 )
-"""What policies may be ranked by."""
+"""Measures that may rank policies."""

@@ -17,7 +17,7 @@ __all__ = ["OUTPUT_WEIGHT", "RECORDER", "Recorder", "RecorderPlugin"]
 
 RECORDER: Final = "comparison-recorder"
 OUTPUT_WEIGHT: Final = 2
-"""What an output token counts beside a computed prompt token, as in Sheng et al. 2024."""
+"""Weight of an output token beside a computed prompt token, as in Sheng et al. 2024."""
 
 _COLUMNS: Final = {
     "id": "request_id",

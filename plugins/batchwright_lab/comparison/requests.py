@@ -20,7 +20,7 @@ class Ended:
         arrival: Seconds.
         scheduled: Time of its first admission (seconds); None: never.
         latencies: TTFT, TPOT and E2E (seconds), as far as there are any.
-        has_ended: Whether it ended by itself.
+        has_ended: True if it ended by itself.
         end: ``stop``, ``length``, ``abort``, ``error``, ``refused`` or ``unfinished``.
     """
 

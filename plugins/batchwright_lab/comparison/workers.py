@@ -43,7 +43,7 @@ class Listener(Protocol):
 
         Args:
             cell: Which.
-            problem: What went wrong in it; empty if nothing did.
+            problem: Failure of the cell; empty if there is none.
         """
 
 
@@ -59,7 +59,7 @@ def run_cells(
 
     Args:
         missing: Cells, with the files that they are kept in.
-        num_processes: How many at a time.
+        num_processes: Most processes at a time.
         listener: The listener.
         timeout: Seconds that a cell may take, the start of its process included.
 
@@ -98,7 +98,7 @@ class _Worker:
     """A process, the cell that it is at, and the pipe to it.
 
     Attributes:
-        lost_by: Why it is of no use any more; empty if it is.
+        lost_by: Reason why it cannot be used any more; empty if it can.
     """
 
     process: Any

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 __all__ = ["KINDS", "RequestEnd", "Span", "Spans", "Step", "gist"]
 
 KINDS: Final = ("queued", "prefill", "recompute", "decode", "stalled", "paused", "preempted")
-"""What a request does: it waits; its prompt is computed; what a preemption cost is computed
-again; it decodes; it runs without scheduled tokens; it keeps its blocks without a seat; it
-waits with its blocks lost."""
+"""Kinds of spans of a request: it waits; its prompt is computed; tokens lost by a preemption are
+computed again; it decodes; it runs without scheduled tokens; it keeps its blocks without a seat; it
+waits without blocks."""
 _WAITING: Final = ("queued", "paused", "preempted")
 _NUMBERS: Final = re.compile(r"\d+")
 
@@ -31,7 +31,7 @@ class Span:
         kind: One of ``KINDS``.
         begin: When it began (seconds).
         end: When it ended (seconds); None while it goes on.
-        reason: Why it waits; the request that preempted it; empty where nothing is to say.
+        reason: Reason of its wait; the request that preempted it; empty if there is none.
         num_tokens: Scheduled tokens in it.
         step: The step in which it began; None: between steps.
     """
@@ -53,7 +53,7 @@ class RequestEnd:
         request_id: Its id.
         time: When (seconds).
         reason: ``stop``, ``length``, ``abort`` or ``error``.
-        detail: What exactly ended it.
+        detail: Exact cause of its end.
     """
 
     request_id: str
@@ -94,7 +94,7 @@ class _Live:
 
     Args:
         span: Since when.
-        num_admissions: How often it was admitted.
+        num_admissions: Number of its admissions.
         has_caught_up: True once all its known tokens were computed.
     """
 

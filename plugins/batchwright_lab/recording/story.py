@@ -24,8 +24,8 @@ class _Chapter:
     Args:
         first: The first of them.
         last: The last of them.
-        why: Why it waited, as of the last of them; empty while it runs.
-        begin: How it came to run; empty while it waits.
+        why: Reason of its wait in the last of them; empty while it runs.
+        begin: Circumstances of its admission; empty while it waits.
         work: Kind of the first work: ``prefill`` or ``recompute``.
         grants: New tokens and scheduled tokens, one entry a step.
         num_left_out: Steps in which it ran without scheduled tokens.
@@ -57,7 +57,7 @@ class Story:
         request_id: Its id.
 
     Attributes:
-        is_known: Whether the log has it so far.
+        is_known: True if the log has it so far.
     """
 
     request_id: str

@@ -44,7 +44,7 @@ class _Handover(Component, Lifecycle):
     those of the first one alone.
 
     Attributes:
-        problem: What went wrong first in one of them, and in which; empty if nothing did.
+        problem: First failure of one of them, with its name; empty if there is none.
     """
 
     name = HANDOVER

@@ -50,7 +50,7 @@ class ReplayDrive:
 
     Attributes:
         refused: Requests that were not added now, and why.
-        stopped_by: Why it ended early; empty if it did not.
+        stopped_by: Reason of an early end; empty if there is none.
         signal: The signal that stopped it, or None.
     """
 
@@ -117,7 +117,7 @@ class ReplayDrive:
         """Let everything come whose time it is.
 
         Returns:
-            Whether there is anything to do.
+            True if there is anything to do.
         """
         if self._clock.now() >= self._end_time:
             return False

@@ -28,8 +28,8 @@ class Difference:
     Args:
         step: Its id.
         time: When it began (seconds).
-        recorded: What was decided in the recorded run; None: it had no such step.
-        replayed: What was decided now.
+        recorded: The decision of the recorded run; None: it had no such step.
+        replayed: The decision of the replay.
     """
 
     step: int

@@ -66,17 +66,17 @@ class ReplayedRun:
         from_step: The first step that it decides.
         overrides: ``key.path=value`` each, of the recorded configuration.
         log: The new log.
-        trusts: Whether an estimator is believed that does not fit the recorded steps.
-        trusts_plugins: Whether the Python files that the log names are run.
+        trusts: True if an estimator is believed that does not fit the recorded steps.
+        trusts_plugins: True if the Python files that the log names are run.
         plugins: Modules or objects with hooks, beside those that are installed.
 
     Attributes:
-        recording: What is repeated.
+        recording: The recorded run.
         config: The configuration that repeats it.
         policy: Name of the policy that decides.
-        drive: How it ended, once it has run.
-        pace: Where it differs, once it has run.
-        seconds: How long that took.
+        drive: The drive of the run, once it has ended.
+        pace: Its differences, once it has run.
+        seconds: Time of the replay (seconds).
         num_steps: Steps of the repeated run.
         handovers: The policy and the victim that consist of two each, if there are any.
 

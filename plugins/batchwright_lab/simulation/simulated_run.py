@@ -64,9 +64,9 @@ class SimulatedRun:
         overrides: ``key.path=value`` each.
         workload: ``NAME`` or ``NAME:FILE``; None: ``simulation.workload``.
         output: Folder for files.
-        steps: Whether every decision is written down.
+        steps: True if every decision is written down.
         rate: Mean arrivals a second.
-        scale_rate: How many times as fast requests arrive.
+        scale_rate: Factor on the rate of arrivals.
         limit: Requests that are taken.
         options: Options of the command that are options of the configuration, too.
     """

@@ -31,12 +31,12 @@ class TraceWriter:
     and its argument's; and keeps nanoseconds.
 
     Args:
-        file: Where to.
+        file: The output file.
         num_blocks: KV blocks that requests can hold.
         name: Of the run, for people.
 
     Attributes:
-        num_events: What was written.
+        num_events: The name as written.
     """
 
     def __init__(self, file: IO[str], num_blocks: int, name: str) -> None:

@@ -25,7 +25,7 @@ _FAMILIES: Final = (
     "Cantarell",
     "FreeSans",
 )
-"""What stands for sans-serif, the first that is there; the renderer itself tries Arial only."""
+"""Fonts for sans-serif, in order; the renderer itself tries Arial only."""
 _PLAIN: Final = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9">{}</svg>'
 _LETTER: Final = '<text x="1" y="8" font-size="9" font-family="{}">M</text>'
 

@@ -54,7 +54,7 @@ class Drawing:
     """A picture of a window as SVG: one row a request, charts below, seconds along the axis.
 
     Args:
-        picture: What is drawn.
+        picture: The picture to draw.
         title: Above it.
         subtitle: Below that.
         num_blocks: KV blocks that requests can hold.

@@ -37,8 +37,8 @@ class Row:
 
     Args:
         request_id: Its id.
-        spans: What it did, in order of time, cut at the ends of the window.
-        ends: How it ended there; empty if it did not.
+        spans: Its spans in order of time, cut at the ends of the window.
+        ends: Its end in the window; empty if there is none.
         first_token: When its first token was there (seconds), if that was within.
     """
 

@@ -1,4 +1,4 @@
-"""Which workload a command runs on: from ``--workload``, a file, or the configuration."""
+"""The workload of a command: from ``--workload``, a file, or the configuration."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def choose_workload(
     Args:
         config: The configuration.
         source: ``NAME``, ``NAME:FILE``, or a file whose format is recognized; None: as is.
-        plugins: What is offered; None discovers it.
+        plugins: Plugins to choose from; None discovers them.
 
     Raises:
         ConfigError: No workload is of that name, or none recognizes the file.

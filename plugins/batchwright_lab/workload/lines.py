@@ -25,7 +25,7 @@ class TraceFile:
 
     Args:
         path: As the option says it.
-        folder: Where a relative one starts.
+        folder: Start of a relative path.
         option: TOML path of the option, for messages.
 
     Raises:
@@ -86,8 +86,8 @@ class TraceFile:
 
         Args:
             number: The line.
-            name: What it is called there.
-            value: What stands there.
+            name: Its name in the file.
+            value: Its value in the file.
             per_second: Its unit, as how many of them are a second.
 
         Raises:

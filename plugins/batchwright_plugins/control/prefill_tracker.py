@@ -1,4 +1,4 @@
-"""Which prompts are being computed."""
+"""The prompts that are being computed."""
 
 from __future__ import annotations
 

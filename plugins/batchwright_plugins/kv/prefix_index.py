@@ -1,4 +1,4 @@
-"""Which blocks hold which content."""
+"""The index of blocks by content."""
 
 from __future__ import annotations
 

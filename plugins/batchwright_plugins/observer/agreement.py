@@ -20,7 +20,7 @@ class Agreement:
     Args:
         step: The first of them.
         time: When it began (seconds).
-        num_steps: How many.
+        num_steps: Their number.
         num_choices: Steps in which the queue was looked at: one was admitted or held up.
         num_same_choices: Those of them in which the other one would have looked at the same.
         num_admitted: Requests that were admitted.

@@ -35,13 +35,13 @@ class DecisionTrail:
     """The state after the lines read so far.
 
     Attributes:
-        is_step: Whether the last line was one of a step.
+        is_step: True if the last line was one of a step.
         step: Id of the last step; None before the first.
         time: Seconds on the scheduler's clock at the last line.
         running: Running requests, in order of admission.
         waiting: Waiting requests in order of arrival, with the reason given last; empty
             where there is none.
-        stop: Where the last scan ended: request (or None) and reason; None: nowhere.
+        stop: End of the last scan: request (or None) and reason; None: none.
         grants: Scheduled tokens of the last step, by request.
         owed: New tokens of the requests that the last step visited, by request.
         admitted: By request that the last step admitted, tokens that were there.
@@ -53,9 +53,9 @@ class DecisionTrail:
         ended: By request that the last line ended, all that it says of it.
         resumed: Those that the last step admitted again, after a preemption.
         done: Steps that were done since the line before, and when (seconds).
-        new_reasons: Why requests wait, where the last step changed that.
+        new_reasons: Reasons of waits that the last step changed.
         num_free_blocks: Blocks that were free behind the last step.
-        lists_blocks: Whether the last step listed blocks by id.
+        lists_blocks: True if the last step listed blocks by id.
     """
 
     is_step: bool = False

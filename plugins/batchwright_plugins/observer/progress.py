@@ -41,7 +41,7 @@ class Progress(Observer):
     def __init__(self, options: Any, ctx: Context) -> None:
         super().__init__(options, ctx)
         self.console: Console | None = None
-        """Where to draw; set before the scheduler is built, or standard error."""
+        """The output; set before the scheduler is built, or standard error."""
         self._live: Live | None = None
         self._num_added = 0
         self._num_finished = 0

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Shadow"]
 
 _IN_QUEUE: Final = ("", "preempted", "paused")
-"""How reasons begin of those that wait in the queue."""
+"""Beginnings of the reasons of requests that wait in the queue."""
 
 
 @frozen
@@ -52,13 +52,13 @@ class Shadow(Observer):
     It gets the events of the same requests, keeps a queue, usage, timers and estimates of its
     own, and is asked with the same state:
 
-    - *choices*: requests that it would have looked at, as many as the run's policy did (those
+    - ``choices``: requests that it would have looked at, as many as the run's policy did (those
       that were admitted, and the one at which the scan ended; those that a gate passed over are
       left out)
-    - *grants*: the tokens that it would have scheduled in a step without enough for all running
+    - ``grants``: the tokens that it would have scheduled in a step without enough for all running
       requests
-    - *order*: Kendall's tau between both orders of the first ``depth`` waiting requests
-    - *yields*: steps in which it would have preempted or paused a request
+    - ``order``: Kendall's tau between both orders of the first ``depth`` waiting requests
+    - ``yields``: steps in which it would have preempted or paused a request
 
     The run does not follow the shadow, and the results of its decisions are not simulated;
     ``batchwright replay`` does that. If the shadow fails, it is left out from there on, with a

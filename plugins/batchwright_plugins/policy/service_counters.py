@@ -47,7 +47,7 @@ class ServiceCounters:
 
     Args:
         ctx: The policy's; its accounts are clients.
-        options: How service is counted.
+        options: Weights of service.
     """
 
     def __init__(self, ctx: Context, options: ServiceOptions) -> None:
@@ -86,7 +86,7 @@ class ServiceCounters:
         """Charge a prompt, once, and note who was admitted last.
 
         Args:
-            request: Who was admitted.
+            request: The admitted request.
             hit: Tokens of it that are cached.
         """
         client = self._last_admitted = request.client

@@ -34,7 +34,7 @@ class ExecutorConformance(Conformance):
     Attributes:
         model: Path of the model that it loads.
         attention: Attention backends that it may choose from, by name.
-        dtype: What the model is computed in; in less than float32 equal logits may be
+        dtype: Type of the model's computation; in less than float32 equal logits may be
             rounded to different answers in different batches.
     """
 

@@ -22,7 +22,7 @@ class PolicyConformance(ServingConformance):
     """Checks of a policy: its keys, its queue, its preemptions, its cost.
 
     Attributes:
-        keeps_places: Whether a request that leaves the queue for a moment returns to its own
+        keeps_places: True if a request that leaves the queue for a moment returns to its own
             place. False for a policy that draws random numbers when a group is queued.
     """
 

@@ -34,7 +34,7 @@ class ServingConformance(Conformance):
     """Random requests are served with the component in the scheduler, all checks on.
 
     Attributes:
-        may_refuse: Whether it may refuse or reject requests; a gate may.
+        may_refuse: True if it may refuse or reject requests; a gate may.
     """
 
     may_refuse: ClassVar[bool] = False
@@ -52,7 +52,7 @@ class ServingConformance(Conformance):
         """Run requests to their ends; E1 to E7 and I1 to I6 are checked on the way.
 
         Args:
-            scheduler: What is driven.
+            scheduler: The scheduler that is driven.
             arrivals: Requests by the step before which they arrive.
             depth: Plans in flight.
             aborts: A seed for aborts and a loss of the executor; None: none.

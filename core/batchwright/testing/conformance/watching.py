@@ -62,7 +62,7 @@ class FeatureConformance(ServingConformance):
     """Checks of a feature: its components, its worker side, its metadata.
 
     Attributes:
-        says: What each request of the tests says to it (``Request.features[name]``);
+        says: Data of each request of the tests for it (``Request.features[name]``);
             None: nothing.
     """
 

@@ -29,7 +29,7 @@ class Figure:
     Args:
         charts: The charts.
         styles: Looks of the series, by name.
-        title: What it shows, for those who do not see it.
+        title: Text alternative.
     """
 
     charts: Sequence[LineChart]
