@@ -18,7 +18,7 @@ class Gate(Component, Lifecycle):
     ADMIT counts. A gate is never asked about a running request. If a request may preempt
     running ones, ``view`` shows those as waiting, and their blocks as free.
 
-    Allowed answers, and what each does: see ``batchwright.verdicts``.
+    Allowed answers and their effects: see ``batchwright.verdicts``.
 
     Faults: an exception, or an answer that is no Verdict, ends the request that was
     asked about with FINISHED_ERROR; in ``open`` the step goes on as if it were open.

@@ -19,7 +19,7 @@ _INTRODUCTION = """\
 
 <!-- Generated from the components' docstrings and options; do not edit. -->
 
-The components that ship with Batchwright. `batchwright plugins` lists these and all others that are
+The shipped components. `batchwright plugins` lists these and all others that are
 installed.
 """
 
