@@ -487,7 +487,7 @@ def test_who_starves_is_named_by_how_long(folder: Path) -> None:
 
 
 def test_broken_invariants_are_named(folder: Path) -> None:
-    """Who tampers with the books is found out at the end, or in that very step with --check."""
+    """Tampered records are found at the end, or in that very step with --check."""
     (folder / "tampers.py").write_text(TAMPERS)
     for extra in ((), ("--check",)):
         result = compare(folder, "--policy", str(folder / "tampers.py"), "--seeds", "1", *extra)
@@ -634,7 +634,7 @@ def test_seeds_that_change_nothing_are_said_to(folder: Path) -> None:
 
 
 class Page(HTMLParser):
-    """What a page refers to, and what it has not closed."""
+    """Links of a page, and its open tags."""
 
     VOID = {"meta", "path", "rect", "br"}
 
@@ -724,8 +724,8 @@ def batchwright_register_policy():
 """
 
 
-def test_targets_of_a_class_that_nobody_has_are_named(folder: Path) -> None:
-    """Misspelt, it makes everybody be in time."""
+def test_targets_of_a_class_that_no_request_has_are_named(folder: Path) -> None:
+    """Misspelt, it makes every request be in time."""
     result = compare(folder, "--policy", "fcfs", "--seeds", "1", "--target", "caht:ttft=0.1")
     (row,) = table(folder)
     assert row["attainment"] == "1.0"

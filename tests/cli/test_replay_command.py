@@ -368,7 +368,7 @@ def test_an_estimator_that_does_not_fit_is_not_believed(log: Path) -> None:
 
 
 def test_an_estimator_that_was_fitted_as_advised_is_believed(log: Path) -> None:
-    """What ``calibrate`` writes beside the run's TOML file is found from there."""
+    """The output of ``calibrate`` beside the run's TOML file is found from there."""
     changed(log, slower)
     fitted = run("calibrate", log.parent.parent / "run.toml", "--log", log)
     assert fitted.exit_code == 0, fitted.output

@@ -78,7 +78,7 @@ def test_spans_tell_what_a_request_did(log: Path) -> None:
 
 
 def test_spans_of_chunks_queues_and_those_left_out(tmp_path: Path) -> None:
-    """A prompt of 40 in chunks of 16; who waits says at whom; who gets nothing is stalled."""
+    """A prompt of 40 in chunks of 16; a wait has its cause; without tokens it stalls."""
     path = tmp_path / "log"
     scheduler = make_scheduler(path, scheduler={"max_num_batched_tokens": 16, "max_num_seqs": 2})
     drive(scheduler, [make_request("long", 40, 5), make_request("late", 8, 2)])
@@ -93,7 +93,7 @@ def test_spans_of_chunks_queues_and_those_left_out(tmp_path: Path) -> None:
 
 
 class Yields(SchedulingPolicy):
-    """Pauses whoever runs, once, at step 2."""
+    """A policy that pauses all running requests, once, at step 2."""
 
     name = "yields"
 
@@ -333,7 +333,7 @@ def test_png_without_its_package_names_the_extra(
 
 
 def test_png_without_any_font_says_so(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else the picture would have no words, and nobody would be told."""
+    """Else the picture would have no words, and no message."""
     resvg = pytest.importorskip("resvg_py")
     no_fonts = partial(resvg.svg_to_bytes, skip_system_fonts=True)
     monkeypatch.setattr(resvg, "svg_to_bytes", no_fonts)

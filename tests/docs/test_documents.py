@@ -226,7 +226,7 @@ def commands(block: Block) -> Iterator[list[str]]:
 
 
 def pytest_plugin() -> list[str]:
-    """What makes pytest load our plugin where Batchwright is not installed."""
+    """Return the options that load our plugin if Batchwright is not installed."""
     installed = any(point.name == "batchwright" for point in entry_points(group="pytest11"))
     return [] if installed else ["-p", "batchwright_plugins.pytest_batchwright"]
 
@@ -259,7 +259,7 @@ def test_anchors_lead_to_a_heading(document: Path) -> None:
 
 
 def anchors(document: Path) -> set[str]:
-    """What GitHub makes of the headings of a page."""
+    """Return the anchors that GitHub makes of the headings of a page."""
     headings = HEADING.findall(FENCE.sub("", document.read_text(encoding="utf-8")))
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

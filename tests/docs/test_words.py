@@ -16,7 +16,8 @@ GENERATED = re.compile(r"<!-- table: .*?<!-- end -->", re.DOTALL)
 CODE = re.compile(r"``[^`]*``|`[^`]*`|\b\w+(?:\.\w+)+|^ *\w+: ", re.DOTALL | re.MULTILINE)
 """Code in a line, dotted names, and the names of arguments that a docstring lists."""
 PERSONS = re.compile(
-    r"\b(anybody|everybody|nobody|somebody|who[ms]oever|whoever|whom)\b", re.IGNORECASE
+    r"(?<![a-z])(anybody|everybody|nobody|somebody|who[ms]oever|whoever|whom)(?![a-z])",
+    re.IGNORECASE,
 )
 OLD = re.compile(
     r"\b(alarms?|debts?|grant(s|ed|ing)?|halves|leap(s|t|ing)?|ledgers?|notices"

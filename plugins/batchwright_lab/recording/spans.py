@@ -167,7 +167,7 @@ class Spans:
     def _take_step(self, trail: DecisionTrail) -> Iterator[Event]:
         assert trail.step is not None, "it is one"
         for request_id, needy in trail.preempted.items():
-            yield from self._turn(request_id, "preempted", trail, _for_whom(request_id, needy))
+            yield from self._turn(request_id, "preempted", trail, _for_request(request_id, needy))
         for request_id, reason in trail.new_reasons.items():
             if request_id in trail.waiting:
                 yield from self._wait(request_id, reason, trail)
@@ -230,7 +230,7 @@ def gist(reason: str) -> str:
     return _NUMBERS.sub("", reason)
 
 
-def _for_whom(request_id: str, needy: str | None) -> str:
+def _for_request(request_id: str, needy: str | None) -> str:
     if needy is None:
         return "gave up its blocks"
     own = needy == request_id

@@ -21,7 +21,7 @@ class VictimConformance(ServingConformance):
 
     kind: ClassVar[str] = "victim"
 
-    def test_somebody_who_runs_is_named(self) -> None:
+    def test_a_running_request_is_named(self) -> None:
         """In the workload of the tests blocks run out again and again."""
         spy, scheduler = self.spied()
         driver = self.serve(scheduler, self.arrivals())

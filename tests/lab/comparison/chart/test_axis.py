@@ -1,4 +1,4 @@
-"""Where values lie, and which are written."""
+"""Positions of values on an axis, and their labels."""
 
 from __future__ import annotations
 
