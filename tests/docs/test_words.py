@@ -62,21 +62,20 @@ def comments_of_toml(path: Path) -> str:
     return re.sub(r"(?m)^[^#\n]*", "", path.read_text(encoding="utf-8"))
 
 
-def docstrings(tree: ast.Module) -> Iterator[ast.Constant]:
-    """Docstrings of modules, classes, functions and attributes."""
-    for node in ast.walk(tree):
+def docstrings(source: str) -> Iterator[tuple[int, str]]:
+    """Line and text of the docstrings of modules, classes, functions and attributes."""
+    for node in ast.walk(ast.parse(source)):
         value = node.value if isinstance(node, ast.Expr) else None
         if isinstance(value, ast.Constant) and isinstance(value.value, str):
-            yield value
+            yield value.lineno, value.value
 
 
 def prose_of_source(path: Path) -> Iterator[tuple[int, str]]:
     """Line and text of docstrings and comments, without code in them."""
-    text = path.read_text(encoding="utf-8")
-    for value in docstrings(ast.parse(text)):
-        for number, line in enumerate(blanked(value.value, CODE).split("\n")):
-            yield value.lineno + number, line
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+    source = path.read_text(encoding="utf-8")
+    for first, text in docstrings(source):
+        yield from enumerate(blanked(text, CODE).split("\n"), first)
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], blanked(token.string, CODE)
 
@@ -114,10 +113,10 @@ def test_docstrings_and_comments_use_the_words_of_the_vocabulary() -> None:
 def test_docstrings_open_with_a_noun_or_a_verb() -> None:
     """Not with What, Who, Which, Whether, How or Where."""
     refuse(
-        f"{path.relative_to(ROOT)}:{value.lineno}: {value.value.splitlines()[0]}"
+        f"{path.relative_to(ROOT)}:{line}: {text.splitlines()[0]}"
         for path in files(".py")
-        for value in docstrings(ast.parse(path.read_text(encoding="utf-8")))
-        if OPENER.match(value.value.lstrip())
+        for line, text in docstrings(path.read_text(encoding="utf-8"))
+        if OPENER.match(text.lstrip())
     )
 
 
