@@ -1,4 +1,4 @@
-"""Builds a scheduler from a configuration."""
+"""Build a scheduler from a configuration."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _PARTS = (Gate, Control, Limit, Resource, Observer)
 
 
 class Assembly:
-    """Makes the components that a configuration names, once each, at start.
+    """Make the components that a configuration names, once each, at start.
 
     Args:
         config: The configuration.

@@ -30,7 +30,7 @@ HOOK_PREFIX = "batchwright_register_"
 
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
-"""Marks a function of your plugin as the implementation of a hook."""
+"""Mark a function of your plugin as the implementation of a hook."""
 
 
 @hookspec

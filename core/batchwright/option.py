@@ -1,4 +1,4 @@
-"""Declares an option: its default, what it is for, its unit and its range."""
+"""Declare an option: its default, what it is for, its unit and its range."""
 
 from __future__ import annotations
 

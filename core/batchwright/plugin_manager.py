@@ -1,4 +1,4 @@
-"""Finds plugins, calls their hooks once, and keeps what they offer."""
+"""Find plugins, call their hooks once, and keep what they offer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Builds an engine from a configuration."""
+"""Build an engine from a configuration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from batchwright_engine.engine import Engine
 
 
 class EngineAssembly(Assembly):
-    """Makes an engine: the scheduler, the executor and its model.
+    """Make an engine: the scheduler, the executor and its model.
 
     Args: see ``Assembly``.
     """

@@ -1,4 +1,4 @@
-"""Turns output tokens into text, piece by piece, and finds stop strings in it."""
+"""Turn output tokens into text, piece by piece, and find stop strings in it."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ POLL: Final = 0.005
 
 
 class Engine:
-    """Answers prompts with a real model. Synchronous: it computes when it is stepped.
+    """Answer prompts with a real model. Synchronous: it computes when it is stepped.
 
     One thread drives it (``step``, ``generate``, ``close``); ``add`` and ``abort`` may be called
     from any thread, while a step goes on, too, and so may ``scheduler.signal`` and

@@ -1,4 +1,4 @@
-"""Writes files that a command makes: all or nothing, and never over what it reads."""
+"""Write files that a command makes: all or nothing, and never over what it reads."""
 
 from __future__ import annotations
 

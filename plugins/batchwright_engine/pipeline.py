@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Pipeline:
-    """Has each plan computed when its answer is asked for.
+    """A pipeline that computes each plan when its answer is asked for.
 
     Args:
         executor: Computes them.
@@ -86,7 +86,7 @@ def _within(work: Callable[[], T]) -> T:
 
 
 class BackgroundPipeline(Pipeline):
-    """Has plans computed on a thread of its own, one by one, as soon as they are put in.
+    """A pipeline that computes plans on a thread of its own, in order.
 
     Behind a plan that failed none is computed until ``clear``. As long as one is computed,
     time is the executor's, whatever the engine does meanwhile: no second counts twice.

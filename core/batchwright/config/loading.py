@@ -1,4 +1,4 @@
-"""Reads a TOML file, with overrides from the command line."""
+"""Read a TOML file, with overrides from the command line."""
 
 from __future__ import annotations
 

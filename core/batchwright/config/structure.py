@@ -119,7 +119,7 @@ def type_name(kind: Any) -> str:
 
 
 class Structure:
-    """Builds values of declared types from TOML values, and collects what is wrong."""
+    """Build values of declared types from TOML values, and collect the problems."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []

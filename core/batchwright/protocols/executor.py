@@ -138,7 +138,7 @@ def _named(feature: str, method: str) -> Iterator[None]:
 
 
 class Executor(Component):
-    """Computes plans: keeps the state of each request from the deltas, and returns tokens.
+    """Compute plans: keep the state of each request from the deltas, and return tokens.
 
     Order of calls: ``load`` once, ``allocate_kv`` once, then for every plan in order
     ``remove_request`` for each request that has ended, ``add_request`` for each new one,

@@ -16,7 +16,7 @@ def _same(_request: RequestView) -> int:
 
 
 class GroupedQueue(WaitingQueue):
-    """Serves the group with the smallest key; within it, the smallest member key.
+    """Serve the group with the smallest key; within it, the smallest member key.
 
     A group's key may grow at any time, as the service that it has received does: the first
     group's is asked for again at each ``peek``. Call ``rekey_group`` when one falls: O(log

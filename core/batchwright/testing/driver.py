@@ -1,4 +1,4 @@
-"""Drives a scheduler and an executor by turns, checking everything on the way."""
+"""Drive a scheduler and an executor by turns, checking everything on the way."""
 
 from __future__ import annotations
 

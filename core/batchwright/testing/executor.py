@@ -63,7 +63,7 @@ class _Sequence:
 
 
 class ScriptedExecutor(Executor):
-    """Computes plans with a ScriptedModel over a paged memory, from the deltas alone.
+    """Compute plans with a ScriptedModel over a paged memory, from the deltas alone.
 
     Like a real one it keeps each request's tokens and block table, writes a word for every
     scheduled position through the table, and reads the whole history back before it samples: a

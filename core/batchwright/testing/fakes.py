@@ -62,7 +62,7 @@ class HintGate(Gate):
 
 
 class VisitEveryone(Limit):
-    """Cuts nothing, but wants to be asked about decodes: no request is left out."""
+    """A limit that cuts nothing, and is asked about decodes, so that every request is visited."""
 
     name = "visit-everyone"
     affects_decode = True

@@ -16,7 +16,7 @@ _MULTIPLIER = 0x9E3779B97F4A7C15  # 2**64 / golden ratio: odd, bits well mixed
 
 @frozen(kw_only=True)
 class ScriptedModel:
-    """Answers tokens by hashing; equal seeds answer equally in every process.
+    """Answer tokens by hashing; equal seeds answer equally in every process.
 
     Its keys and values are one 64-bit word a position, which depends on every token up
     to there, as the hidden state of a transformer does. So a word that was computed

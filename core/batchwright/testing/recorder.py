@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @define
 class Recorder:
-    """Keeps plans and updates as plain values.
+    """Keep plans and updates as plain values.
 
     Attributes:
         plans: Every plan, all of its fields, as nested dicts, lists and numbers.

@@ -41,7 +41,7 @@ class Call:
 
 @define
 class Spy:
-    """Keeps every call of the methods that a component overrides.
+    """Keep every call of the methods that a component overrides.
 
     Attributes:
         calls: All of them, in order.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @define(eq=False)
 class Watch:
-    """Sees every plan and every update of one scheduler, and says what is wrong.
+    """Check every plan and every update of one scheduler.
 
     It derives block tables from the plans alone, as an executor does, so that it does
     not believe the books that it checks.

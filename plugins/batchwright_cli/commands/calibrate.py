@@ -13,7 +13,7 @@ __all__ = ["CalibrateCommand"]
 
 
 class CalibrateCommand(Command):
-    """Fits an estimator to the engine that a TOML file describes, for simulations of it."""
+    """Fit an estimator to the engine that a TOML file describes, for simulations of it."""
 
     name = "calibrate"
     help = "Measure step times of an engine, for simulations of it."
@@ -38,12 +38,11 @@ class CalibrateCommand(Command):
 def _calibrate(
     file: Path, log: Path | None, output: Path | None, overrides: tuple[str, ...]
 ) -> None:
-    """Measure how long the steps of CONFIG's engine take, and fit coefficients to it.
+    """Measure the step times of CONFIG's engine, and fit coefficients to them.
 
-    The estimator "measured" reads what is written: simulate with
-    -o simulation.estimator=measured. Prompts of many lengths are answered, alone and in
-    company, while every step is logged; --log takes a decision log of an earlier run
-    instead.
+    The estimator "measured" reads the output file: simulate with -o
+    simulation.estimator=measured. Prompts of many lengths are answered, alone and together,
+    while every step is logged; --log takes a decision log of an earlier run instead.
     """
     from batchwright.config import files_taken, load_config
     from batchwright_engine.output_file import keep_apart, write_text

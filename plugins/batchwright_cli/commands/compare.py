@@ -14,7 +14,7 @@ __all__ = ["CompareCommand"]
 
 
 class CompareCommand(Command):
-    """Simulates the same requests under several policies, and reports what differs."""
+    """Simulate the same requests under several policies, and report what differs."""
 
     name = "compare"
     help = "Compare policies in simulations, with a report."
@@ -112,14 +112,14 @@ class CompareCommand(Command):
 )
 @override_option
 def _compare(**given: Any) -> None:
-    """Run the same requests under several policies, and report what differs.
+    """Run the same requests under several policies, and report the differences.
 
-    Each policy is simulated with each value of what varies, at each rate, with each seed: a
-    cell. Arrivals and lengths of a seed are the same for all policies. Cells that are done
-    are kept in the folder and not run again unless something that they depend on has
-    changed: an option, a file, code that they import. Ctrl-C keeps what is done, and reports
-    it. A cell that fails, dies or takes more than --cell-timeout is named, and takes no other
-    with it; those of the last two kinds are run again next time.
+    Each policy is simulated with each value of the varied options, at each rate, with each
+    seed: a cell. Arrivals and lengths of a seed are the same for all policies. Finished cells
+    are kept in the folder. A cell is run again only if something changed that it depends on: an
+    option, a file, code that they import. Ctrl-C keeps the finished cells, and reports them. A
+    cell that fails, dies or takes more than --cell-timeout is named, and does not affect the
+    others; those of the last two kinds are run again next time.
 
     The exit code is 1 if a cell has failed or served no request, or a request ended in an
     error, 2 if the input is wrong, 3 if cells took too long and all others ran, 130 after

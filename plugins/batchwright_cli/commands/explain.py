@@ -24,7 +24,7 @@ class ExplainCommand(Command):
     """
 
     name = "explain"
-    help = "Say why requests wait, and what became of one, from a decision log."
+    help = "Explain from a decision log why requests wait, and how one ended."
 
     def build(self) -> click.Command:
         return _explain

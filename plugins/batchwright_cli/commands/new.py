@@ -18,10 +18,10 @@ __all__ = ["NewCommand"]
 
 
 class NewCommand(Command):
-    """Writes a complete distribution: a component that works, its entry point, its test."""
+    """Write a complete distribution: a component that works, its entry point, its test."""
 
     name = "new"
-    help = "Write a distribution around a new component: what works, with a test."
+    help = "Write a distribution with a new component that works, and its test."
 
     def build(self) -> click.Command:
         return _new
@@ -34,10 +34,10 @@ class NewCommand(Command):
     "--output", type=click.Path(path_type=Path), help="Folder to make. Default: batchwright-NAME."
 )
 def _new(kind: str, name: str, output: Path | None) -> None:
-    """Write a distribution around a new component of KIND that the TOML will call NAME.
+    """Write a distribution with a new component of KIND, called NAME in TOML files.
 
-    It holds a small component that works, its entry point, a test that checks what is
-    promised of every component of its kind, and a README.
+    It has a small component that works, its entry point, a test of the contract of its kind,
+    and a README.
     """
     problem = name_problem(name)
     if problem is not None:

@@ -22,7 +22,7 @@ __all__ = ["PluginsCommand"]
 
 
 class PluginsCommand(Command):
-    """Lists components by kind and name, with where they come from and their options."""
+    """List components by kind and name, with where they come from and their options."""
 
     name = "plugins"
     help = "List installed components, their options, and broken plugins."

@@ -19,7 +19,7 @@ __all__ = ["ReplayCommand"]
 
 
 class ReplayCommand(Command):
-    """Repeats the run of a decision log under another policy, and says what changes."""
+    """Repeat the run of a decision log under another policy, and say what changes."""
 
     name = "replay"
     help = "Repeat a recorded run under another policy."
@@ -73,16 +73,16 @@ def _replay(
     trust_plugins: bool,
     show: int,
 ) -> None:
-    """Repeat the run that LOG records, under another policy, and say what changes.
+    """Repeat the run that LOG records, under another policy, and report the changes.
 
-    What arrives, what is answered and when requests are aborted is as recorded. As long
-    as every decision is, too, steps take as long as they did; from the first other one on
-    the estimator of the recorded configuration says how long (-o changes it, and whatever
-    else). Without --policy the recorded run is repeated, byte for byte. Python files that
-    the recorded configuration loads are run only with --trust-plugins.
+    Arrivals, answers and aborts are as recorded. As long as every decision is the recorded one,
+    steps take as long as they did. From the first different one on, the estimator of the
+    recorded configuration gives their times (-o changes it, and any other option). Without
+    --policy the recorded run is repeated, byte for byte. Python files that the recorded
+    configuration loads are run only with --trust-plugins.
 
-    The exit code is 1 if it cannot be, if requests end in an error that did not before or
-    none is served, 2 if the log or an option is wrong, 130 after Ctrl-C, 143 after SIGTERM.
+    The exit code is 1 if it cannot be repeated, if requests end in an error that did not before
+    or none is served, 2 if the log or an option is wrong, 130 after Ctrl-C, 143 after SIGTERM.
     """
     from batchwright.config import files_read
     from batchwright_engine.output_file import Staged, is_stream

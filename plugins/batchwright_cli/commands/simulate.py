@@ -17,7 +17,7 @@ __all__ = ["SimulateCommand"]
 
 
 class SimulateCommand(Command):
-    """Runs a workload through the scheduler that serves, on a virtual clock."""
+    """Run a workload through the scheduler that serves, on a virtual clock."""
 
     name = "simulate"
     help = "Run a workload through the scheduler on a virtual clock."
@@ -57,15 +57,14 @@ class SimulateCommand(Command):
 def _simulate(config: Path | None, overrides: tuple[str, ...], **given: Any) -> None:
     """Run a workload through the scheduler on a virtual clock.
 
-    The scheduler, its policy and all other components are those that serve; the executor
-    computes nothing, and time goes on by what an estimator says a step takes. Equal inputs
-    give equal files, but for decision_seconds_mean of summary.json, which is measured.
-    Ctrl-C keeps what is finished.
+    The scheduler, its policy and all other components are those that serve. The executor
+    computes nothing, and the clock advances by the estimated time of each step. Equal inputs
+    give equal files, except for decision_seconds_mean of summary.json, which is measured.
+    Ctrl-C keeps the finished results.
 
     The exit code is 1 if no request was served, one ended in an error or all wait for a key for
     ever, 2 if the input is wrong, 3 if more arrived than could be served (--max-queue), 130
-    after Ctrl-C, 143 after SIGTERM. A request that is refused is no failure: the table counts
-    it.
+    after Ctrl-C, 143 after SIGTERM. A refused request is no failure: the table counts it.
     """
     from batchwright_lab.simulation.simulated_run import SimulatedRun
 

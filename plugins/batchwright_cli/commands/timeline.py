@@ -18,7 +18,7 @@ __all__ = ["TimelineCommand"]
 
 
 class TimelineCommand(Command):
-    """Draws the run of a decision log: a trace for Perfetto, a picture of a window."""
+    """Draw the run of a decision log: a trace for Perfetto, a picture of a window."""
 
     name = "timeline"
     help = "Draw a recorded run: for Perfetto, or as a picture."

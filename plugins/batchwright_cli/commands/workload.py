@@ -14,10 +14,10 @@ __all__ = ["WorkloadCommand"]
 
 
 class WorkloadCommand(Command):
-    """Looks at workloads of simulations."""
+    """Look at workloads of simulations."""
 
     name = "workload"
-    help = "Describe a trace, or arrivals that are made."
+    help = "Describe a trace, or generated arrivals."
 
     def build(self) -> click.Command:
         return _workload
@@ -25,7 +25,7 @@ class WorkloadCommand(Command):
 
 @click.group("workload")
 def _workload() -> None:
-    """Describe a trace, or arrivals that are made."""
+    """Describe a trace, or generated arrivals."""
 
 
 @_workload.command("describe")

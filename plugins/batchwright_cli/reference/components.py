@@ -1,4 +1,4 @@
-"""Writes the reference page of the components that ship with Batchwright."""
+"""Write the reference page of the components that ship with Batchwright."""
 
 from __future__ import annotations
 

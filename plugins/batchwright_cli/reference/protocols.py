@@ -1,4 +1,4 @@
-"""Writes the reference page of hooks and protocols."""
+"""Write the reference page of hooks and protocols."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers a batch of prompts with an engine, and keeps what is finished."""
+"""Answer a batch of prompts with an engine, and keep finished results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measures an engine on a batch of prompts."""
+"""Measure an engine on a batch of prompts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PERCENTILES: Final = (50, 90, 99)
 
 
 class _Results:
-    """Keeps timings and counts of what has ended."""
+    """Keep timings and counts of ended requests."""
 
     fate = "are measured"
 

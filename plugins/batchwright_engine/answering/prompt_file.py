@@ -1,4 +1,4 @@
-"""Reads a file of prompts: text lines, or JSON lines that bring options of their own."""
+"""Read a file of prompts: text lines, or JSON lines that bring options of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes results so that none is lost, whatever ends the run."""
+"""Write results so that none is lost, whatever ends the run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["NoResults", "ResultFile", "ResultStream", "Results"]
 
 
 class Results(Protocol):
-    """Takes results in the order in which requests end.
+    """Take results in the order in which requests end.
 
     Attributes:
         fate: Fate of the results of a stopped run, to follow "and".
@@ -43,7 +43,7 @@ class Results(Protocol):
 
 
 class NoResults:
-    """Keeps nothing."""
+    """Keep nothing."""
 
     fate = "are not kept: there is no --output"
 

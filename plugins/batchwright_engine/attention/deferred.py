@@ -34,7 +34,7 @@ class Kernels(Protocol):
 
 
 class DeferredAttention(AttentionBackend):
-    """Declares what it supports, and hands the rest to kernels imported by ``allocate``.
+    """Declare its support, and leave the rest to kernels imported by ``allocate``.
 
     Attributes:
         support: Its capabilities.

@@ -1,4 +1,4 @@
-"""Runs the kernel of ``numba`` over a paged cache, layer by layer."""
+"""Run the kernel of ``numba`` over a paged cache, layer by layer."""
 
 from __future__ import annotations
 

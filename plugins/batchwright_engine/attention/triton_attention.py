@@ -1,4 +1,4 @@
-"""Runs the Triton kernels over a paged cache, layer by layer."""
+"""Run the Triton kernels over a paged cache, layer by layer."""
 
 from __future__ import annotations
 

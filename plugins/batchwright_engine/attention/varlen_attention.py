@@ -1,4 +1,4 @@
-"""Runs torch's variable-length attention over a paged cache, layer by layer."""
+"""Run torch's variable-length attention over a paged cache, layer by layer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs xformers' kernels over a paged cache, layer by layer."""
+"""Run xformers' kernels over a paged cache, layer by layer."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _FAST = ("contract", "reassoc", "nsz")
 
 
 class _Code:
-    """Writes instructions for one call.
+    """Write instructions for one call.
 
     Args:
         context: numba's.

@@ -17,7 +17,7 @@ _WORDS = ir.VectorType(WORD, LANES)
 
 
 class _Tile:
-    """Writes the instructions of one tile.
+    """Write the instructions of one tile.
 
     Args:
         builder: Of the function that it is part of.

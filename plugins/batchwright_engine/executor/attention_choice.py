@@ -1,4 +1,4 @@
-"""Chooses among attention backends, and keeps the reasons."""
+"""Choose among attention backends, and keep the reasons."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _FOREIGN = ("position_bias", "chunk_size", "attention_chunk_size", "block_table"
 
 @define(eq=False)
 class _Record:
-    """Computes nothing; notes what each layer asks for."""
+    """Compute nothing, and note the requirements of each layer."""
 
     calls: list[ModuleCall] = field(factory=list)
 

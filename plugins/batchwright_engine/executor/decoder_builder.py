@@ -1,4 +1,4 @@
-"""Builds a decoder from a transformers model of a family that is known."""
+"""Build a decoder from a transformers model of a family that is known."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class _Rotaries:
 
 
 class DecoderBuilder:
-    """Puts a decoder together out of weights by their usual names.
+    """Put a decoder together out of weights by their usual names.
 
     Args:
         weights: By name.

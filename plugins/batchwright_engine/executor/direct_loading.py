@@ -1,4 +1,4 @@
-"""Loads a plain Llama from its file of weights, without transformers.
+"""Load a plain Llama from its file of weights, without transformers.
 
 Importing transformers and building its modules takes seconds; mapping the file and
 laying out the weights takes tenths of one.

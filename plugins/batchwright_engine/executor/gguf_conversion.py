@@ -1,4 +1,4 @@
-"""Converts a GGUF file of the llama architecture into a Hugging Face folder.
+"""Convert a GGUF file of the llama architecture into a Hugging Face folder.
 
 Run as a program: ``python -m batchwright_engine.executor.gguf_conversion SOURCE
 TARGET``; it prints ``done/total`` bytes as it goes. One tensor is in memory at a time.

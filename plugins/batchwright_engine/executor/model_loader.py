@@ -1,4 +1,4 @@
-"""Loads a decoder from a folder and finds out what serving it takes."""
+"""Load a decoder from a folder, with the facts for serving it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds out what a model asks of an attention backend without loading its weights."""
+"""Find a model's requirements of an attention backend without loading its weights."""
 
 from __future__ import annotations
 

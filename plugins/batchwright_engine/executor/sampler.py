@@ -1,4 +1,4 @@
-"""Chooses tokens from logits."""
+"""Choose tokens from logits."""
 
 from __future__ import annotations
 

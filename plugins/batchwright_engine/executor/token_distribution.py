@@ -1,4 +1,4 @@
-"""Draws from filtered distributions over a vocabulary, many rows at a time.
+"""Draw from filtered distributions over a vocabulary, many rows at a time.
 
 Each draw takes one uniform number and looks it up in the cumulated probabilities, so
 that it is a function of the row's logits and that number alone.

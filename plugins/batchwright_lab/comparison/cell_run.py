@@ -1,4 +1,4 @@
-"""Runs a cell: a simulation of its own, from a configuration to what is kept of it."""
+"""Run a cell: a simulation of its own, from a configuration to a stored result."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ CUT: Final = 3
 
 
 class Comparison:
-    """Plans the cells, runs those that are missing, reports all that are done.
+    """Plan the cells, run those that are missing, report all that are done.
 
     Args:
         config: The TOML file.

@@ -38,7 +38,7 @@ _read: Final = attrgetter(*_COLUMNS.values())
 
 
 class Recorder(Observer):
-    """Keeps a row for each request, and samples of what goes on.
+    """Keep a row for each request, and samples over time.
 
     It watches events alone, so that a simulation fast-forwards as far as without it.
 
@@ -143,7 +143,7 @@ def _service(request: RequestView) -> int:
 
 
 class RecorderPlugin:
-    """Offers the recorder to one simulation; no other one finds it."""
+    """Offer the recorder to one simulation; no other one finds it."""
 
     @hookimpl
     def batchwright_register_observer(self) -> list[type[Observer]]:

@@ -105,7 +105,7 @@ class _Live:
 
 @define
 class Spans:
-    """Follows a log; memory as requests live at a time, whatever its length."""
+    """Follow a log; memory as requests live at a time, whatever its length."""
 
     _live: dict[str, _Live] = field(init=False, factory=dict)
     _step: Step | None = field(init=False, default=None)

@@ -51,7 +51,7 @@ class _Chapter:
 
 @define
 class Story:
-    """Follows one request through a log.
+    """Follow one request through a log.
 
     Args:
         request_id: Its id.

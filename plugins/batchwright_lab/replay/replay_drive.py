@@ -1,4 +1,4 @@
-"""Drives an engine through the arrivals and aborts of a recorded run."""
+"""Drive an engine through the arrivals and aborts of a recorded run."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _END_BY_THEMSELVES: Final = ("eos", "max_tokens", "max_model_len")
 
 
 class ReplayDrive:
-    """Repeats what came from outside.
+    """Repeat the events from outside.
 
     As long as the run is as recorded it comes between the steps between which it came;
     after that, when the clock says so. If requests had not ended when the log did, it is

@@ -1,4 +1,4 @@
-"""Compares a run with a recorded one, step by step, as long as they are the same."""
+"""Compare a run with a recorded one, step by step, as long as they are the same."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Difference:
 
 
 class ReplayPace(Observer):
-    """Lets each step take as long as it did, as long as all decisions are the recorded ones.
+    """Let each step take as long as it did, as long as all decisions are the recorded ones.
 
     Attributes:
         num_steps: Steps that were planned.

@@ -18,7 +18,7 @@ __all__ = ["FastForwarder"]
 
 
 class FastForwarder:
-    """Takes a scheduler and its executor over steps in which nothing is decided.
+    """Take a scheduler and its executor over steps in which nothing is decided.
 
     Args:
         scheduler: The scheduler; it must not have a plan in flight.

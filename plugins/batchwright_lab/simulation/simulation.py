@@ -1,4 +1,4 @@
-"""Runs a workload through the engine on a virtual clock."""
+"""Run a workload through the engine on a virtual clock."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _time_of = itemgetter("ts")
 
 
 class TraceWriter:
-    """Writes trace events in order of time; memory as requests live at a time.
+    """Write trace events in order of time; memory as requests live at a time.
 
     A track a request, one for the steps, and counters. Google's "Trace Event Format": ``B``
     and ``E`` are the ends of a slice, ``C`` is a counter, ``i`` an instant, ``M`` a name.

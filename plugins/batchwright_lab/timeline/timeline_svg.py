@@ -1,4 +1,4 @@
-"""Draws a window of a run: a row a request, and how full the machine was."""
+"""Draw a window of a run: a row a request, and how full the machine was."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class Picture:
 
 @define
 class _Look:
-    """Takes in events; keeps what falls into the window."""
+    """Take in events; keep what falls into the window."""
 
     window: Window
     begin: float | None = None

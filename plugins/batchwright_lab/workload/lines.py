@@ -1,4 +1,4 @@
-"""Reads traces line by line, and says what is wrong with a line."""
+"""Read traces line by line, and report broken lines."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class Options:
 
 
 class PrefillShare(Control):
-    """Caps the prompt tokens of a step while others decode.
+    """Cap the prompt tokens of a step while others decode.
 
     A decode waits for the step that it is part of, and the step takes as long as its prompt
     tokens do. So the cap bounds the time between tokens, at the price of time to first token.

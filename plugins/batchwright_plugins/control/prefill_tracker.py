@@ -13,7 +13,7 @@ __all__ = ["PrefillTracker"]
 
 
 class PrefillTracker(Control):
-    """Knows the running requests whose known tokens are not all computed yet.
+    """The running requests whose known tokens are not all computed yet.
 
     One is among them from its admission to the beginning of the step after the one that
     computes the last of these; so too after a preemption. O(1) an event, nothing a step: a

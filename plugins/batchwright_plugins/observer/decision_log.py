@@ -1,4 +1,4 @@
-"""Writes down every decision, one JSON line a step."""
+"""Write down every decision, one JSON line a step."""
 
 from __future__ import annotations
 

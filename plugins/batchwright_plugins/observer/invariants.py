@@ -1,4 +1,4 @@
-"""Checks after every step what must always hold."""
+"""Check the invariants after every step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes a line for every request that ends."""
+"""Write a line for every request that ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts what happens and measures how long it takes."""
+"""Counts of events, and measurements of times."""
 
 from __future__ import annotations
 

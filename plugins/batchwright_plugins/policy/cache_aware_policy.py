@@ -18,7 +18,7 @@ MAX_LOOKS = 8
 
 
 class CacheAwarePolicy(SchedulingPolicy):
-    """Keeps keys current that depend on ``watch.hit(request)``.
+    """Keep keys current that depend on ``watch.hit(request)``.
 
     Hits are looked at when a request is queued, and when another one that begins with the
     same tokens is admitted or has computed its prompt. What was evicted meanwhile shows when

@@ -1,4 +1,4 @@
-"""Keeps the cached prefixes of waiting requests known, by watching who computes them."""
+"""The hits of waiting requests, kept current from the requests that compute them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Watched:
 
 
 class HitWatch:
-    """Knows how much of each waiting request is cached, without looking at all of them.
+    """The hits of waiting requests, kept current without a look at all of them.
 
     A hit grows when the next block of the request's prefix is computed; that is done by a
     request that begins with the same tokens. So each waiting request is listed under its

@@ -31,7 +31,7 @@ class Options:
 
 
 class LongestHitQueue(PatientQueue):
-    """Looks again at who is first: what was cached of it may be gone."""
+    """A queue that looks again at its first request: its hit may be gone."""
 
     policy: Lpm
 

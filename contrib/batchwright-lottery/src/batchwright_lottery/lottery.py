@@ -33,7 +33,7 @@ class LotteryOptions:
 
 
 class Lottery(SchedulingPolicy):
-    """Draws the client whose request is admitted next; within a client, first come.
+    """Draw the client whose request is admitted next; within a client, first come.
 
     A client's chance is its share of the tickets of all clients that wait, so service
     is proportional to tickets and none starves (Waldspurger and Weihl, OSDI 1994).

@@ -17,7 +17,7 @@ NUM_WAITING = 200
 
 
 class GateConformance(ServingConformance):
-    """Checks a gate: its answers and their reasons, the requests it is asked about, its cost."""
+    """Check a gate: its answers and their reasons, the requests it is asked about, its cost."""
 
     kind: ClassVar[str] = "gate"
     may_refuse: ClassVar[bool] = True
@@ -80,7 +80,7 @@ class GateConformance(ServingConformance):
 
 
 class ControlConformance(ServingConformance):
-    """Checks a step control: its caps, and that they never stop everything."""
+    """Check a step control: its caps, and that they never stop everything."""
 
     kind: ClassVar[str] = "control"
 
@@ -134,7 +134,7 @@ class LimitConformance(ServingConformance):
 
 
 class ResourceConformance(ServingConformance):
-    """Checks a resource: each reservation ends once, and nothing else does."""
+    """Check a resource: each reservation ends once, and nothing else does."""
 
     kind: ClassVar[str] = "resource"
     may_refuse: ClassVar[bool] = True

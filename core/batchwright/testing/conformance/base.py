@@ -25,7 +25,7 @@ LIMITS = Sizes(
 
 
 class Conformance:
-    """Checks a component against the contract of its kind.
+    """Check a component against the contract of its kind.
 
     Derive the class of the kind and say what is tested; pytest does the rest::
 

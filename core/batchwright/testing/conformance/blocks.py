@@ -30,7 +30,7 @@ print(cls(cls.Options(), None).digest(b"the same everywhere").hex())
 
 
 class KVConformance(ServingConformance):
-    """Checks a KV manager: its books, its transactions, and that looking is free."""
+    """Check a KV manager: its records, its transactions, and lookups without side effects."""
 
     kind: ClassVar[str] = "kv"
 
@@ -192,7 +192,7 @@ class KVConformance(ServingConformance):
 
 
 class HasherConformance(ServingConformance):
-    """Checks a hasher: the same everywhere, and long enough to stand for equality."""
+    """Check a hasher: the same everywhere, and long enough to stand for equality."""
 
     kind: ClassVar[str] = "hasher"
 
@@ -227,7 +227,7 @@ class HasherConformance(ServingConformance):
 
 
 class EvictionConformance(ServingConformance):
-    """Checks an order of free blocks: each is there once, and what is shown is taken."""
+    """Check an order of free blocks: each is there once, and blocks are taken in order."""
 
     kind: ClassVar[str] = "eviction"
 

@@ -20,7 +20,7 @@ NUM_ARRIVALS = 500
 
 
 class EstimatorConformance(Conformance):
-    """Checks an estimator: times are finite, repeat themselves, and grow with the work."""
+    """Check an estimator: times are finite, repeat themselves, and grow with the work."""
 
     kind: ClassVar[str] = "estimator"
 
@@ -63,7 +63,7 @@ class EstimatorConformance(Conformance):
 
 
 class WorkloadConformance(Conformance):
-    """Checks a workload: arrivals in order, that could run, the same at every reading."""
+    """Check a workload: arrivals in order, that could run, the same at every reading."""
 
     kind: ClassVar[str] = "workload"
 

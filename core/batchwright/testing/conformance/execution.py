@@ -29,7 +29,7 @@ _NOTHING = SchedulerOutput(
 
 
 class ExecutorConformance(Conformance):
-    """Checks an executor: answers depend on the request alone, not on how it was planned.
+    """Check an executor: answers depend on the request alone, not on how it was planned.
 
     Attributes:
         model: Path of the model that it loads.

@@ -29,7 +29,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 class AttentionConformance(Conformance):
-    """Checks an attention backend against dense attention in float64.
+    """Check an attention backend against dense attention in float64.
 
     A case that the backend says it cannot serve is skipped; a decode must be served.
 

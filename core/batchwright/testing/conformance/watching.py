@@ -22,7 +22,7 @@ ODD_DATA: tuple[Any, ...] = (None, 0, -1.5, "", "x", [], {}, {"": None}, object(
 
 
 class ObserverConformance(ServingConformance):
-    """Checks an observer: it decides nothing, raises nothing, and can be summed up."""
+    """Check an observer: it decides nothing, raises nothing, and has a summary."""
 
     kind: ClassVar[str] = "observer"
 
@@ -98,7 +98,7 @@ class FeatureConformance(ServingConformance):
 
 
 class CommandConformance(Conformance):
-    """Checks a command: it can be listed and asked for help without doing anything."""
+    """Check a command: it can be listed and asked for help without doing anything."""
 
     kind: ClassVar[str] = "command"
 

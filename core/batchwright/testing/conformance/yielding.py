@@ -17,7 +17,7 @@ from batchwright.testing.spy import Spy
 
 
 class VictimConformance(ServingConformance):
-    """Checks a victim: it names a request that runs, and only when blocks run out."""
+    """Check a victim: it names a request that runs, and only when blocks run out."""
 
     kind: ClassVar[str] = "victim"
 
@@ -43,7 +43,7 @@ class VictimConformance(ServingConformance):
 
 
 class PreemptionConformance(ServingConformance):
-    """Checks a way of preemption: it keeps no tokens, and answers stay right."""
+    """Check a way of preemption: it keeps no tokens, and answers stay right."""
 
     kind: ClassVar[str] = "preemption"
 
@@ -57,7 +57,7 @@ class PreemptionConformance(ServingConformance):
 
 
 class PredictorConformance(ServingConformance):
-    """Checks a predictor, in a scheduler whose policy asks it about every request."""
+    """Check a predictor, in a scheduler whose policy asks it about every request."""
 
     kind: ClassVar[str] = "predictor"
 
