@@ -1,6 +1,6 @@
-"""Drives the scheduler by hand, without a model: what is granted in each step.
+"""Drive the scheduler by hand, without a model, and print the tokens of each step.
 
-Two requests decode when a long prompt arrives: it is computed in pieces beside them.
+Two requests decode when a long prompt arrives: it is computed in chunks beside them.
 
     python examples/drive_scheduler.py
 """

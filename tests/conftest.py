@@ -53,7 +53,7 @@ class Bench:
         self._next_token = 1_000_000
 
     def tokens(self, count: int) -> list[int]:
-        """Tokens that nobody else has."""
+        """Tokens that no other request has."""
         start = self._next_token
         self._next_token += count
         return list(range(start, start + count))

@@ -1,4 +1,4 @@
-"""What the layout promises: which part may know which, and how large they may be."""
+"""Rules of the layout: the dependencies of each part, and their sizes."""
 
 from __future__ import annotations
 

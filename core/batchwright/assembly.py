@@ -1,4 +1,4 @@
-"""Builds a scheduler from a configuration."""
+"""Build a scheduler from a configuration."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ _PARTS = (Gate, Control, Limit, Resource, Observer)
 
 
 class Assembly:
-    """Makes the components that a configuration names, once each, at start.
+    """Make the components that a configuration names, once each, at start.
 
     Args:
         config: The configuration.
-        plugins: What is offered; None discovers it.
+        plugins: Plugins to choose from; None discovers them.
         clock: The clock that all of them share.
-        hints: Whether tables of options that have no effect are named in the log.
+        hints: True if tables of options that have no effect are named in the log.
     """
 
     def __init__(
@@ -85,8 +85,8 @@ class Assembly:
         """Build the scheduler.
 
         Args:
-            model: What the executor found out about its model; None without one.
-            output_oracle: What the executor knows of answers to come, in a simulation.
+            model: Facts about the executor's model; None without one.
+            output_oracle: The executor's knowledge of future answers, in a simulation.
             estimator: The estimator that components may ask; None: the one that is configured.
             stopwatch: The clock that calls of components are timed by; None: that of all.
 
@@ -287,7 +287,7 @@ def naming(component: Component, method: str, *passed: type[BaseException]) -> I
 
 
 def _contents(feature: Feature) -> list[FeatureComponent]:
-    """What belongs to a feature, checked."""
+    """Return the components of a feature, checked."""
     with naming(feature, "components"):
         parts = list(feature.components())
         for part in parts:

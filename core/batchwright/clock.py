@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time."""
+    """The interface of a clock."""
 
     def now(self) -> float:
         """Seconds since some fixed moment; never decreases."""

@@ -1,4 +1,4 @@
-"""Where decisions follow another engine even though they could be better."""
+"""Points at which decisions follow another engine though they could be better."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class Compat:
     reason for each. An engine's endless loops are no habit and never taken over.
 
     Args:
-        keeps_victims_hashes: A request that yields after it was planned in the same
-            step leaves published what will not be computed.
-        stops_early: A stop token ends a request before ``min_tokens`` too; that none
-            is sampled is left to the sampler.
+        keeps_victims_hashes: A request that is preempted after it was planned in the same step
+            leaves blocks published that will not be computed.
+        stops_early: A stop token ends a request before ``min_tokens`` too; the sampler has to
+            prevent it.
         orders_equals_by_id: Requests of equal priority and arrival time are served in
             the order of their ids, not of their insertion.
         forgets_half_prompts: An admission is compared with the blocks that are free now,
-            whatever prompts that are half computed still need.
+            without those that half-computed prompts still need.
         num_futile_preemptions: Preemptions without an output that a request goes through
             at least before it must fit as a whole: so many that they would never end.
     """

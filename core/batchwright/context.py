@@ -1,4 +1,4 @@
-"""What components share."""
+"""The access of a component to what all components share."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class Sizes:
         max_model_len: Longest request, prompt and outputs (tokens).
         block_size: Tokens a KV block.
         num_blocks: KV blocks in all, reserved ones included.
-        num_lookahead_tokens: Slots allocated beyond a grant (tokens).
-        max_policy_preemptions: Times that a request may yield because the policy wishes.
-        enable_chunked_prefill: Whether a grant may be less than a waiting debt.
-        enable_prefix_caching: Whether blocks are shared and kept.
+        num_lookahead_tokens: Slots allocated beyond the scheduled tokens.
+        max_policy_preemptions: Most preemptions of a request by the policy.
+        enable_chunked_prefill: True if a prompt may be computed over several steps.
+        enable_prefix_caching: True if requests share the blocks of equal prefixes.
     """
 
     max_num_seqs: int
@@ -53,19 +53,18 @@ class Sizes:
 
 
 class Context:
-    """One component's access to what all share. Made by the core, one a component.
+    """The access of one component to what all components share. One a component.
 
     Attributes:
-        label: Who this is in messages: kind, name, distribution.
+        label: Its name in messages: kind, name, distribution.
         path: TOML path of its options, for messages, e.g. ``gate[1]``.
-        slot: Index of the component's own place in a request's data.
+        slot: Index of the component's own data in a request.
         clock: The only source of time.
-        random: A stream of chance of its own, the same in every run of the same seed.
+        random: A stream of random numbers of its own, the same in every run of the same seed.
         sizes: The fixed sizes of the run.
-        folder: Where relative paths in options start from: the TOML file's folder.
-        components: Components that this one is built of, by kind (a KV manager's hasher
-            and eviction, a simulated executor's estimator); ``output_oracle`` for a predictor
-            that reads it.
+        folder: Start of relative paths in options: the folder of the TOML file.
+        components: Its subcomponents, by kind (a KV manager's hasher and eviction, a simulated
+            executor's estimator); ``output_oracle`` for a predictor that reads it.
         config: The whole configuration, for records of the run; None where there is none.
         log: A logger named after the component.
     """
@@ -121,30 +120,30 @@ class Context:
     def prefix_hit(self, request: RequestView) -> int:
         """Tokens of a waiting request that are cached now. Free of side effects.
 
-        Cheap while nothing changed: two look-ups tell whether the known hit still
-        ends where it did.
+        Cheap while nothing changed: two look-ups check that the known hit still ends at the
+        same block.
         """
         return self._bound.kv.hit_length(request)
 
     def predict(self, *requests: RequestView, anew: bool = False) -> list[float]:
-        """How many tokens requests will have put out in all, as the predictor thinks.
+        """Return the expected numbers of output tokens of requests, by the predictor.
 
-        An estimate is asked for once a request and kept, unless it is wanted anew.
+        An estimate is made once a request and kept, unless ``anew`` is true.
         """
         return self._bound.predictions.of(requests, anew=anew)
 
     @property
     def estimator(self) -> Estimator:
-        """The estimator that says how long a step takes: ``scheduler.estimator``.
+        """The estimator of step times: ``scheduler.estimator``.
 
-        In a simulation it is not the one that decides how long steps do take, unless
-        ``simulation.oracle_estimator`` says so.
+        In a simulation it is not the one that decides the true times, unless
+        ``simulation.oracle_estimator`` is true.
         """
         self._bound.estimator_was_asked = True
         return self._bound.components.estimator
 
     def stream(self, name: str) -> random.Random:
-        """Another stream of chance of this component's own, from its beginning."""
+        """Return another stream of random numbers of this component, from its beginning."""
         return random.Random(f"{self._seed}/{name}")
 
     def group(self, name: str) -> dict[str, Any]:
@@ -158,9 +157,9 @@ class Context:
         return self._bound.groups.state(name, self.slot)
 
     def data(self, request: RequestView) -> Any:
-        """Return what this component keeps with a request: an instance of its ``Data``.
+        """Return the values that this component keeps with a request: its ``Data``.
 
-        It is made at first use, and goes with the request.
+        The instance is made at first use, and dropped with the request.
 
         Raises:
             TypeError: The component declares no ``Data``.
@@ -172,7 +171,7 @@ class Context:
         return found
 
     def drop_data(self, request: RequestView) -> None:
-        """Drop what this component keeps with a request; ``data`` makes it anew."""
+        """Drop the values that this component keeps with a request; ``data`` makes new ones."""
         request._request.component_data[self.slot] = None
 
     def _make_data(self) -> Any:
@@ -187,7 +186,7 @@ class Context:
     def call_at_tokens(
         self, request: RequestView, *, num_computed_tokens: int, payload: Any = None
     ) -> None:
-        """Have ``on_tokens(request, payload)`` called once that many tokens are computed.
+        """Set a token timer: ``on_tokens(request, payload)`` is called once so many are computed.
 
         It is called at the beginning of the first step after the one that computes
         the token. It lapses when the request ends.
@@ -196,7 +195,7 @@ class Context:
         self._bound.token_timers.set(request, num_computed_tokens, self._component, payload)
 
     def call_at(self, time: float, payload: Any = None) -> None:
-        """Have ``on_timer(payload)`` called at the first step not before ``time``.
+        """Set a clock timer: ``on_timer(payload)`` is called at the first step not before ``time``.
 
         Args:
             time: Seconds on ``ctx.clock``.
@@ -210,10 +209,10 @@ class Context:
         It may be called from every method, about every request:
 
         - In a step, a request that the plan does not hold yet ends before it is planned: from
-          ``on_tokens``, ``on_timer``, ``caps``, ``running_to_preempt`` and ``open`` before the step
-          decides about it, from ``running_key``, ``max_tokens``, ``pre_filter``, ``filter``,
-          ``reserve``, ``choose``, ``preempts`` and ``on_preempt`` as soon as the decision at
-          hand is made. ``on_admit`` takes the request that it is told about out of the plan.
+          ``on_tokens``, ``on_timer``, ``caps``, ``running_to_preempt`` and ``open`` before the
+          step decides about it, from ``running_key``, ``max_tokens``, ``pre_filter``,
+          ``filter``, ``reserve``, ``choose``, ``preempts`` and ``on_preempt`` as soon as the
+          decision at hand is made. ``on_admit`` takes its request out of the plan.
         - A request that the plan holds already ends when the plan is made: it is computed
           once more, for nothing.
         - Outside a step it ends when what the scheduler is called for is done.
@@ -222,7 +221,7 @@ class Context:
 
         Args:
             request: The request.
-            reason: What its caller is told: name yourself, and why.
+            reason: Reason for the caller; it should name the component.
         """
         self._bound.to_end.append((request.request_id, RequestStatus.FINISHED_ERROR, reason))
 

@@ -15,7 +15,7 @@ class SharedCount:
 
 
 STANDSTILL: Final = SharedCount()
-"""Followed by counts that advance only when they are told to; stays 0."""
+"""A count for counts that advance only by calls; stays 0."""
 
 
 class FollowingCount:
@@ -23,7 +23,7 @@ class FollowingCount:
 
     Attributes:
         base: The count minus the shared one.
-        shared: What it follows.
+        shared: The count that it follows.
     """
 
     __slots__ = ("base", "shared")

@@ -7,13 +7,13 @@ from attrs import define
 
 @define
 class Counts:
-    """What has been planned so far: kept by the core, a few additions a step.
+    """Running totals of all plans: kept by the core, a few additions a step.
 
     Args:
         steps: Plans made.
         empty_steps: Of those, plans without tokens.
-        scheduled_tokens: Tokens granted.
-        decode_tokens: Grants of a debt of one token.
+        scheduled_tokens: Scheduled tokens.
+        decode_tokens: Decodes of one token.
         batched_decodes: Of those, decodes of the decode batch, which no visit decided.
         most_used_blocks: KV blocks in use after planning, at most.
     """

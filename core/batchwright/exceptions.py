@@ -29,7 +29,7 @@ class ConfigError(BatchwrightError):
     """The configuration cannot be used.
 
     Args:
-        message: What was found, what was expected, what to do.
+        message: The value that was found, the expected one, the remedy.
         path: Dotted TOML path of the offending option, e.g. ``scheduler.max_num_seqs``.
         source: The file (or ``-o`` override) that holds it.
     """
@@ -45,7 +45,7 @@ class PluginError(BatchwrightError):
     """A plugin is broken, missing, ambiguous, or broke its contract too often.
 
     Args:
-        message: What happened, what was expected, what to do.
+        message: The fault, the expected value, the remedy.
         plugin: Name of the plugin or component.
         distribution: ``name version`` of the distribution that ships it, if known.
         where: The hook or method, e.g. ``batchwright_register_policy`` or ``Fair.key``.
@@ -69,7 +69,7 @@ class RequestRefusedError(BatchwrightError):
 
     Args:
         request_id: The refused request.
-        reason: Why it could never run, or which gate rejected it.
+        reason: Reason why it could never run, or the gate that rejected it.
     """
 
     def __init__(self, request_id: str, reason: str) -> None:
@@ -94,7 +94,7 @@ class InvariantError(BatchwrightError):
 
     Args:
         invariant: Its id, e.g. ``E5``; the ids are listed in ``batchwright.testing``.
-        message: What is wrong, with the request or block that it was seen at.
+        message: The violation, with its request or block.
     """
 
     def __init__(self, invariant: str, message: str) -> None:

@@ -15,7 +15,7 @@ class _Group:
 
 
 class Groups:
-    """Keeps state by group, for a time after the group's last request has ended.
+    """Keep state by group, for a time after the group's last request has ended.
 
     Args:
         time_to_live: Seconds that a group without live requests is remembered.

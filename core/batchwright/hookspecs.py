@@ -1,8 +1,8 @@
 """The hooks: one a kind of component, named ``batchwright_register_<kind>``.
 
-A hook is a factory: it is called once, at start, and returns the classes that a
-plugin offers, or an ``LazyComponent`` in place of a class that need not be imported before it is
-selected. It is never called during a step. A plugin implements those it needs:
+A hook is a factory: it is called once, at start, and returns the classes that a plugin offers,
+or a ``LazyComponent`` in place of a class, which is then imported only when it is selected. It
+is never called during a step. A plugin implements those it needs:
 
 .. code-block:: python
 
@@ -30,7 +30,7 @@ HOOK_PREFIX = "batchwright_register_"
 
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
-"""Marks a function of your plugin as the implementation of a hook."""
+"""Mark a function of your plugin as the implementation of a hook."""
 
 
 @hookspec
@@ -50,7 +50,7 @@ def batchwright_register_control() -> Sequence[type[protocols.Control]]:
 
 @hookspec
 def batchwright_register_limit() -> Sequence[type[protocols.Limit]]:
-    """Limits on a grant, listed as ``[[limit]]``."""
+    """Limits on scheduled tokens, listed as ``[[limit]]``."""
 
 
 @hookspec

@@ -1,4 +1,4 @@
-"""What a hook may return in target of a class: where it is, so that it is imported when needed."""
+"""A component by its import path, so that it is imported only when it is selected."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class LazyComponent:
     TOML names, and no more.
 
     Args:
-        name: What the TOML calls it; the class has the same ``name``.
+        name: Its name in the TOML file; the class has the same ``name``.
         target: ``module:Class``, the module by its full dotted name.
     """
 

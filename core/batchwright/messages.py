@@ -1,4 +1,4 @@
-"""What the scheduler, the executor and the engine say to each other each step.
+"""Messages between the scheduler, the executor and the engine in each step.
 
 ``SchedulerOutput`` is the contract between deciding and computing. It is a delta
 and holds no live Request, so it may cross a process boundary.
@@ -26,7 +26,7 @@ class NewRequestData:
     Args:
         req_id: Its id.
         prompt_token_ids: Its prompt.
-        sampling_params: How to sample it.
+        sampling_params: Its sampling parameters.
         block_ids: Its whole block table (one KV group).
         num_computed_tokens: Tokens whose KV is already in those blocks.
         output_token_ids: Outputs known already; empty unless the executor was restarted.
@@ -95,17 +95,17 @@ class SchedulerOutput:
         step_id: Counts up from 0; ``update_from_output`` takes plans in this order.
         scheduled_new_reqs: Requests that the executor sees for the first time.
         scheduled_cached_reqs: Requests that it knows.
-        num_scheduled_tokens: Granted tokens by request id, in scheduling order.
+        num_scheduled_tokens: Scheduled tokens by request id, in scheduling order.
         total_num_scheduled_tokens: Their sum.
-        scheduled_draft_token_ids: Draft tokens to verify, by request id; they are the
-            last ones of that request's grant.
+        scheduled_draft_token_ids: Draft tokens to verify, by request id; they are the last ones
+            of that request's scheduled tokens.
         preempted_req_ids: In order of preemption; their state may be kept.
         finished_req_ids: Ended since the last plan; their state must be dropped.
         block_copies: Copies to make before computing.
         swap_outs: By request id, (device block, host block) pairs to copy out first.
         swap_ins: By request id, (host block, device block) pairs to copy in first.
         blocks_to_zero: Blocks whose old content must not be read.
-        extras: What a feature says to its half in the executor, by feature name.
+        extras: Metadata for the worker side of each feature, by feature name.
     """
 
     step_id: int
@@ -131,7 +131,7 @@ class SchedulerOutput:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to compute (there may still be ends to note)."""
+        """True if there is nothing to compute (there may still be ends to note)."""
         return not self.num_scheduled_tokens
 
     def without(self, request_ids: Container[str]) -> SchedulerOutput:
@@ -167,17 +167,17 @@ class TokenLogprobs:
 
 @define
 class ModelOutput:
-    """What the executor computed for one plan.
+    """Results of the executor for one plan.
 
     Args:
         req_ids: The plan's requests, in any order.
-        sampled_token_ids: Parallel to ``req_ids``: no token where the grant did not
-            reach the last known token; one where it did; with drafts, the accepted
-            ones and one more.
+        sampled_token_ids: Parallel to ``req_ids``: no token if the scheduled tokens did not
+            reach the last known token; one where it did; with drafts, the accepted ones and one
+            more.
         logprobs: By request id, one entry a sampled token, where asked for.
         draft_token_ids: By request id, drafts proposed for the next step.
         errors: By request id, why this request could not be computed; it ends alone.
-        extras: What a feature's executor half answers, by feature name.
+        extras: Answers of the worker sides of features, by feature name.
     """
 
     req_ids: list[str] = Factory(list)
@@ -230,7 +230,7 @@ class FastForwardOutput:
 
 @define
 class StepOutputs:
-    """What one step brought, in parallel columns.
+    """Results of one step, in parallel columns.
 
     Args:
         step_id: The plan's.
@@ -250,16 +250,16 @@ class StepOutputs:
 
 @define(kw_only=True)
 class RequestOutput:
-    """One request as its caller sees it, made by the engine for those who ask.
+    """A request and its output so far, as its caller sees it; made by the engine.
 
     Args:
         request_id: Its id.
         text: Output text so far (empty without a tokenizer).
         token_ids: Output token ids so far.
-        new_text: What this output adds to the text.
-        new_token_ids: What this output adds to the tokens.
+        new_text: Text that this output adds.
+        new_token_ids: Tokens that this output adds.
         finish_reason: ``stop``, ``length``, ``abort``, ``error``; None while running.
-        detail: What exactly ended it (see ``Finish.detail``).
+        detail: Exact cause of its end (see ``Finish.detail``).
         logprobs: One entry an output token, where asked for.
         metrics: Timings and counts (seconds, tokens), filled when it ends.
     """

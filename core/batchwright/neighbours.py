@@ -72,7 +72,7 @@ def _is_neighbour(name: str, folder: Path) -> bool:
 
 
 class _Finder(MetaPathFinder):
-    """Finds modules below the packages that stand for folders, and no others."""
+    """Find modules below the packages that stand for folders, and no others."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -86,7 +86,7 @@ class _Finder(MetaPathFinder):
 
 
 class _Loader(SourceFileLoader):
-    """Loads a neighbour, which sees the same neighbours."""
+    """Load a neighbour, which sees the same neighbours."""
 
     def exec_module(self, module: ModuleType) -> None:
         (folder,) = sys.modules[module.__name__.partition(".")[0]].__path__

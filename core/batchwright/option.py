@@ -1,4 +1,4 @@
-"""Declares an option: its default, what it is for, its unit and its range."""
+"""Declare an option: its default, what it is for, its unit and its range."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ def option(
 
     Args:
         default: Its value if the TOML has none; an ``attrs.Factory`` is called.
-        text: What it decides, one sentence; empty: the class's docstring says it.
+        text: Help, a noun phrase; empty: the class's docstring has it.
         unit: Of the number, e.g. ``tokens``.
-        default_text: What the default is, where the value does not say it.
+        default_text: Text of the default, if the value does not show it.
         check: Called like an attrs validator, but the instance is None; it raises
             ValueError.
         bounds: Numbers that the value is compared with: ``ge``, ``gt``, ``le``, ``lt``.
 
     Returns:
-        What ``attrs.field`` returns.
+        The result of ``attrs.field``.
     """
     allowed = Range(bounds)
     checks: list[Check] = [allowed] if bounds else []

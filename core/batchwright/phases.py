@@ -1,4 +1,4 @@
-"""Where the time of steps goes."""
+"""The time of the parts of a step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PHASES: Final = (SCHEDULING, INPUT_PREPARATION, FORWARD, SAMPLING, BOOKKEEPING)
 
 
 class Phases:
-    """Adds up time by phase. Costs a look at the clock a phase and step.
+    """Add up time by phase. Costs a look at the clock a phase and step.
 
     An engine and its executor share one; an executor that names no phases has all of
     its time counted as ``forward``.

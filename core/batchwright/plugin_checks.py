@@ -1,4 +1,4 @@
-"""Says what is wrong with a plugin's hooks and with the classes that they return."""
+"""Find the problems of a plugin's hooks and of the classes that they return."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds plugins, calls their hooks once, and keeps what they offer."""
+"""Find plugins, call their hooks once, and keep what they offer."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from batchwright.version import PLUGIN_API_VERSIONS
 class PluginManager:
     """Every component that is installed, loaded from a file, or given.
 
-    Nothing here activates anything: the TOML names what runs, and ``find`` is asked for
-    that. A broken plugin is recorded, and matters to those who select what it offered.
-    What is offered by its place alone (``LazyComponent``) is imported when it is asked for.
+    Nothing here activates anything: the TOML names what runs, and ``find`` is asked for that. A
+    broken plugin is recorded, and matters if a component that it offered is selected. What is
+    offered by its place alone (``LazyComponent``) is imported when it is asked for.
 
     Attributes:
-        broken: What cannot be used, in the order in which it was found; of components that
+        broken: Broken plugins, in the order in which they were found; of components that
             were not asked for yet nothing is known.
     """
 
@@ -60,7 +60,7 @@ class PluginManager:
             disable: Plugins or distributions to leave out (``plugins.disable``).
             extra: Modules or objects with hooks, for embedding and tests.
             defaults: Dotted names of the modules that ship with Batchwright.
-            refuse_broken: Whether a broken plugin in ``load`` or ``extra`` is an error;
+            refuse_broken: True if a broken plugin in ``load`` or ``extra`` is an error;
                 False to look at what there is.
 
         Raises:
@@ -197,7 +197,7 @@ class PluginManager:
         for found in offered:
             if isinstance(found, LazyComponent):
                 self._to_import.setdefault((kind, found.name), []).append((origin, found))
-                if origin.explicit:  # a plugin that was asked for tells of its faults
+                if origin.explicit:  # a plugin that was asked for reports its faults
                     self._import(kind, found.name)
             else:
                 with self._noting(origin, "cannot be checked", hook):
@@ -212,7 +212,7 @@ class PluginManager:
     def _take(self, origin: Origin, kind: str, cls: Any) -> None:
         """Keep a class if it is sound, or note what is not."""
         name = str(getattr(cls, "name", ""))
-        self._import(kind, name)  # who offered it before stands first
+        self._import(kind, name)  # the first offer stands first
         offers = self._registrations.get((kind, name), [])
         problem = class_problem(kind, cls)
         if problem is None and any(str(offer) == str(origin) for offer in offers):

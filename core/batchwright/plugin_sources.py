@@ -1,4 +1,4 @@
-"""Where plugins are found: the table of defaults, entry points, files, objects."""
+"""Sources of plugins: the table of defaults, entry points, files, objects."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _entry_points() -> Iterator[Source]:
 
 
 def _announces(distribution: Any) -> bool:
-    """Tell whether a distribution has entry points of ours, as far as its text can be read."""
+    """Return True if a distribution has entry points of ours, as far as its text can be read."""
     try:
         text = distribution.read_text("entry_points.txt") or ""
     except UnicodeDecodeError as error:
@@ -98,7 +98,7 @@ def _read(distribution: Any) -> tuple[str, str, list[EntryPoint]]:
 
 
 def _is_first(distribution: Any, name: str) -> bool:
-    """Tell whether no other installation of it comes earlier on ``sys.path``.
+    """Return True if no other installation of it comes earlier on ``sys.path``.
 
     Raises:
         ValueError: Its folder has another name.

@@ -9,13 +9,13 @@ T = TypeVar("T")
 
 
 class Read(Generic[T]):
-    """Declares an attribute of a view that is read from what is behind the view.
+    """Declare an attribute of a view that is read from the object behind the view.
 
     It turns into a plain property when the class is made, so that reading costs what a
     property costs; to a type checker it is an attribute that cannot be assigned.
 
     Args:
-        path: Where the view finds it; empty: under the same name in ``_request``.
+        path: Path of the attribute; empty: the same name in ``_request``.
     """
 
     def __init__(self, path: str = "") -> None:

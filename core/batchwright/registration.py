@@ -1,4 +1,4 @@
-"""What plugins offer: one Registration a component, one BrokenPlugin a fault."""
+"""Offers of plugins: one Registration a component, one BrokenPlugin a fault."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from batchwright.hookspecs import HOOK_PREFIX, component_kinds
 
 @frozen(kw_only=True)
 class Origin:
-    """Where a plugin comes from.
+    """The source of a plugin.
 
     Args:
-        plugin: What ``plugins.disable`` calls it.
+        plugin: Its name for ``plugins.disable``.
         module: Dotted name of the module that holds its hooks.
         distribution: Name of the distribution that ships it; empty for a single file.
         version: Version of the distribution.
         path: The file, for a plugin loaded by ``plugins.load``.
-        explicit: Whether it was asked for by file or by object, not merely found.
+        explicit: True if it was asked for by file or by object, not merely found.
     """
 
     plugin: str
@@ -41,7 +41,7 @@ class Origin:
 
     @property
     def names(self) -> list[str]:
-        """What ``plugins.disable`` may call it, its distribution included."""
+        """Names by which ``plugins.disable`` may call it, its distribution included."""
         names = (self.plugin, self.distribution, "" if self.path else self.module)
         return [name for name in names if name]
 
@@ -52,7 +52,7 @@ class Registration(Origin):
 
     Args:
         kind: E.g. ``policy``.
-        name: What the TOML calls it.
+        name: Its name in the TOML file.
         cls: Its class: a ``Component``, or a ``Command``.
     """
 
@@ -66,7 +66,7 @@ class BrokenPlugin(Origin):
     """Something of a plugin that cannot be used, and why.
 
     Args:
-        message: What happened, what was expected, what to do.
+        message: The fault, the expected value, the remedy.
         where: The hook at fault.
         name: The component that is missing now, if known.
     """
@@ -85,7 +85,7 @@ class BrokenPlugin(Origin):
         )
 
     def may_have_offered(self, kind: str, name: str) -> bool:
-        """Whether this fault could be why a component is missing."""
+        """Return True if this fault could be the reason why a component is missing."""
         if self.where.removeprefix(HOOK_PREFIX) not in component_kinds():
             return True
         return self.where == HOOK_PREFIX + kind and self.name in ("", name)

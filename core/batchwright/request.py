@@ -19,7 +19,7 @@ TOKEN_TYPECODE = "I"  # 4 bytes a token; a list of int objects costs 8 and up
 
 
 class RequestStatus(IntEnum):
-    """Where a request stands. Everything after PREEMPTED is an end."""
+    """State of a request. Everything after PREEMPTED is an end."""
 
     WAITING = 0
     PARKED = 1
@@ -40,11 +40,11 @@ _FINISH_REASONS = ("", "", "", "", "stop", "length", "abort", "error")
 
 
 class Finish(NamedTuple):
-    """How a request ended.
+    """The end of a request: its reason and detail.
 
     Args:
         status: One of the FINISHED states.
-        detail: What exactly ended it: ``eos``, ``stop_token:ID``, ``stop_string:TEXT``,
+        detail: Exact cause of the end: ``eos``, ``stop_token:ID``, ``stop_string:TEXT``,
             ``max_tokens``, ``max_model_len``, ``kv_capacity``, or the reason of an
             error or a late rejection.
     """
@@ -98,7 +98,7 @@ class Request:
     Args:
         request_id: Unique among live requests.
         prompt_token_ids: Token ids, each 0 <= id < 2**32 (else ValueError).
-        sampling_params: How to sample and when to stop.
+        sampling_params: Its sampling parameters.
         arrival_time: Seconds on the scheduler's clock; None means when it is added.
         priority: Smaller is more urgent.
         client: Whose it is (accounting, quotas).

@@ -1,4 +1,4 @@
-"""What components see of a request: everything, read-only."""
+"""A read-only view of a request, for components."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RequestView:
     request_id: Read[str] = Read()
     status: Read[RequestStatus] = Read()
     finish: Read[Finish | None] = Read()
-    """How it ended; None while it lives."""
+    """Its end; None while it lives."""
     sampling_params: Read[SamplingParams] = Read()
     max_tokens: Read[int] = Read()
     """Most output tokens: max_tokens, or what max_model_len leaves."""
@@ -48,7 +48,7 @@ class RequestView:
     arrival_time: Read[float] = Read()
     """Seconds on ``ctx.clock``."""
     scheduled_time: Read[float | None] = Read()
-    """Seconds on ``ctx.clock`` of the first grant."""
+    """Seconds on ``ctx.clock`` of the first scheduled tokens."""
     first_token_time: Read[float | None] = Read()
     """Seconds on ``ctx.clock``."""
     finish_time: Read[float | None] = Read()
@@ -67,8 +67,7 @@ class RequestView:
     """By feature, what this request says to it."""
     num_preemptions: Read[int] = Read()
     num_policy_preemptions: Read[int] = Read()
-    """Times that it yielded because the policy wished; from
-    ``ctx.sizes.max_policy_preemptions`` on it is immune."""
+    """Preemptions by the policy; from ``ctx.sizes.max_policy_preemptions`` on it is immune."""
     num_cached_tokens: Read[int | None] = Read()
     """Tokens hit at first admission; None before it."""
     num_recomputed_tokens: Read[int] = Read()

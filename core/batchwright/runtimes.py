@@ -1,4 +1,4 @@
-"""What each runtime honours of what components can do.
+"""Capabilities of components that each runtime supports.
 
 A capability is a method that a component overrides, e.g. ``policy.running_to_preempt``. What
 is not listed for a runtime it honours exactly.
@@ -19,11 +19,11 @@ from batchwright.registration import Registration
 
 @frozen
 class Support:
-    """How a runtime honours a capability.
+    """Support of a capability by a runtime.
 
     Args:
         level: ``exact``, ``degraded`` (in a lesser way) or ``never``.
-        why: What is missing; empty if nothing is.
+        why: The missing part; empty if there is none.
     """
 
     level: Literal["exact", "degraded", "never"] = "exact"
@@ -44,7 +44,7 @@ RUNTIMES: Final[dict[str, dict[str, Support]]] = {
 
 
 def capabilities(found: Registration) -> Iterator[str]:
-    """What a component can do: the methods of its kind that its class overrides."""
+    """Return the capabilities of a component: the methods of its kind that its class overrides."""
     base = component_kinds()[found.kind]
     methods = (n for n in dir(base) if not n.startswith("_") and callable(getattr(base, n)))
     for name in methods:
@@ -53,7 +53,7 @@ def capabilities(found: Registration) -> Iterator[str]:
 
 
 def support(runtime: str, capability: str) -> Support:
-    """How a runtime honours a capability."""
+    """Return the support of a capability by a runtime."""
     return RUNTIMES[runtime].get(capability, EXACT)
 
 

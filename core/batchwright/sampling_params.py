@@ -1,4 +1,4 @@
-"""How tokens are sampled and when a request ends."""
+"""Sampling parameters: the choice of tokens, and the end of a request."""
 
 from __future__ import annotations
 
@@ -37,30 +37,29 @@ def _token_ids(value: Sequence[int] | None) -> tuple[int, ...]:
 class SamplingParams:
     """Sampling and stopping of one request.
 
-    Values are checked when a request is added (``problem``), so that a bad one is
-    refused with the request's id instead of failing where it was built. Every number
-    has bounds; the message names them.
+    Values are checked when a request is added (``problem``), so that a bad one is refused with
+    the request's id instead of failing where it was built. Every number has bounds; the message
+    names them.
 
     Args:
-        max_tokens: Most output tokens (tokens); None means up to max_model_len.
-        min_tokens: EOS, stop tokens and stop strings are ignored before this many
-            output tokens.
-        temperature: 0 is greedy; otherwise logits are divided by it; up to 1000.
-        top_p: Keep the smallest set of tokens whose probability reaches this, (0, 1].
-        top_k: Keep the k likeliest tokens; 0 keeps all.
-        min_p: Keep tokens of at least this share of the likeliest one's probability,
-            [0, 1].
-        presence_penalty: Lowers the logits of tokens that the output has, [-2, 2].
-        frequency_penalty: Lowers them as often as the output has each, [-2, 2].
-        repetition_penalty: Divides the positive logits of tokens that prompt or output
-            have, and multiplies their negative ones; 1 changes nothing; 0.01 to 100.
-        seed: Random numbers that do not depend on the rest of the batch; None draws one.
-            In bfloat16 and float16 logits do depend on it, by rounding.
+        max_tokens: Most output tokens; None: up to max_model_len.
+        min_tokens: Output tokens before which EOS, stop tokens and stop strings are ignored.
+        temperature: Divisor of the logits (up to 1000); 0 is greedy.
+        top_p: Probability that the kept tokens, the likeliest ones, reach together, (0, 1].
+        top_k: Number of likeliest tokens that are kept; 0: all.
+        min_p: Least probability of a kept token, as a share of the likeliest one's, [0, 1].
+        presence_penalty: Reduction of the logits of tokens that the output has, [-2, 2].
+        frequency_penalty: Reduction of a logit for each time that the output has the token,
+            [-2, 2].
+        repetition_penalty: Divisor of the positive logits of tokens that prompt or output have,
+            and factor on their negative ones; 1 changes nothing; 0.01 to 100.
+        seed: Seed of random numbers that do not depend on the rest of the batch; None draws
+            one. In bfloat16 and float16 the rounding of logits does depend on it.
         stop: Strings that end the output; they are not part of it.
         stop_token_ids: Tokens that end the output; they are part of it.
-        ignore_eos: Go on past the model's end-of-sequence token.
-        logprobs: Return this many likeliest tokens' log-probabilities a position;
-            0 only the sampled token's; None none.
+        ignore_eos: True to continue past the model's end-of-sequence token.
+        logprobs: Number of likeliest tokens whose log-probabilities are returned for each
+            position; 0: only the sampled token's; None: none.
     """
 
     max_tokens: int | None = 16

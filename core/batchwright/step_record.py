@@ -1,4 +1,4 @@
-"""How a plan came about, for observers."""
+"""The circumstances of a plan, for observers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 class StepRecord:
-    """A plan, what it was made from, and the state it left.
+    """A plan, its inputs, and the state after it.
 
     Attributes:
         plan: The plan.
         view: The scheduler after planning.
-        budget: Tokens that could be granted in this step.
+        budget: Token budget of this step.
     """
 
     __slots__ = ("_state", "_step", "plan", "view")
@@ -29,8 +29,8 @@ class StepRecord:
     visited: Read[Mapping[str, int]] = Read("_step.num_new_tokens")
     """Requests whose grant was decided by a visit, with what they owed (tokens).
 
-    The others that were granted something are the ``num_batched`` of the decode batch: one
-    token owed, one token granted.
+    The other scheduled requests are the ``num_batched`` of the decode batch: one new token, one
+    scheduled token each.
     """
     num_batched: Read[int] = Read("_step.num_batched")
     """Requests of the decode batch, which were granted their token without a visit."""
@@ -39,8 +39,8 @@ class StepRecord:
     waiting_reasons: Read[Mapping[str, str]] = Read("_state.waiting.new_reasons")
     """Why requests wait, where that changed since the last step; empty: no more.
 
-    A request that none was ever given for, or an empty one, waits in the queue: behind
-    the one in ``stopped_by``, or until the step has room.
+    A request without a reason, or with an empty one, waits in the queue: behind the one in
+    ``stopped_by``, or until the step has room.
     """
     shortage: Read[bool] = Read("_step.shortage")
     """True if blocks ran out, so that no request was admitted."""

@@ -1,4 +1,4 @@
-"""What a component may know about the step that is being planned."""
+"""A read-only view of the scheduler and of the step that is being planned."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class StepView:
     """True if the program that drives the scheduler has paused admission."""
 
     unreported_ends: Read[Mapping[str, Finish]] = Read("_state.ended")
-    """Requests whose end the next ``update_from_output`` will tell."""
+    """Requests whose end the next ``update_from_output`` will report."""
 
     failed_ids: Read[Sequence[str]] = Read("_state.in_flight.failed_ids")
     """Requests that the last updated step could not compute."""
@@ -141,7 +141,7 @@ def supposing(view: StepView, giving: dict[str, Request], num_blocks: int) -> It
 
     Args:
         view: The view.
-        giving: Running requests that would give way to the one that is judged.
+        giving: Running requests that would be preempted for the one that is judged.
         num_blocks: Blocks that would be free besides those that are.
     """
     running = view._state.running

@@ -9,8 +9,8 @@ def did_you_mean(name: str, choices: Iterable[str]) -> str:
     """Suggest the closest choice.
 
     Args:
-        name: What was written.
-        choices: What could have been meant.
+        name: The name as written.
+        choices: Names that could have been meant.
 
     Returns:
         A sentence with a leading blank, e.g. ``" Did you mean 'fair'?"``; empty if

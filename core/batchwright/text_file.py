@@ -1,4 +1,4 @@
-"""Text files as users hand them in: UTF-8, with a byte-order mark or without."""
+"""Text files of users: UTF-8, with a byte-order mark or without."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def text_lines(path: Path, option: str = "", *, errors: str = "strict") -> Itera
     Args:
         path: The file, or a pipe.
         option: TOML path of the option that names it.
-        errors: What becomes of bytes that are no UTF-8, as for ``open``.
+        errors: Treatment of bytes that are not UTF-8, as for ``open``.
 
     Raises:
         ConfigError: It cannot be read, or is no UTF-8; names the file, and the line.

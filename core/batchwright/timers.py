@@ -97,7 +97,7 @@ class ClockTimers:
             ValueError: It never comes, or cannot be compared with others.
         """
         if not math.isfinite(time):
-            raise ValueError(f"an alarm needs a finite time, not {time!r}")
+            raise ValueError(f"a timer needs a finite time, not {time!r}")
         heapq.heappush(self.heap, (time, self._count, payload))
         self._count += 1
 

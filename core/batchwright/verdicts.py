@@ -10,7 +10,7 @@ from batchwright.request_view import RequestView
 
 
 def _check_text(verdict: Any, attribute: Any, value: object) -> None:
-    """Fail where the gate makes its mistake: no caller could release a key that is no string."""
+    """Fail at the mistake of the gate: no caller could signal a key that is no string."""
     if not isinstance(value, str) and not (attribute.name == "until" and value is None):
         what = f"{type(verdict).__name__}.{attribute.name}"
         raise TypeError(f"{what} must be a string, not {value!r}")
@@ -22,20 +22,19 @@ def _text(default: Any = NOTHING) -> Any:
 
 @frozen
 class Admit:
-    """Go on: the next gate is asked."""
+    """Continue with the next gate; after the last gate the request is admitted."""
 
 
 @frozen
 class Defer:
-    """Pass this request over and look at the next one, for an event inside.
+    """Pass this request over, and look at the next one, until an event in the scheduler.
 
     Args:
-        until: The key whose ``signal`` can change the answer, e.g. at the end of another
-            request. The request leaves the scan until then and returns to its own place in
-            the queue. With None it is
-            looked at again in the next step; ``scheduler.scan_window`` bounds how many
-            a step are passed over so.
-        reason: Shown wherever it is asked why the request waits.
+        until: Key whose ``signal`` can change the answer, e.g. at the end of another request.
+            The request leaves the scan until then, and returns to its own place in the queue.
+            With None it is looked at again in the next step; ``scheduler.scan_window`` bounds
+            the number of such requests a step.
+        reason: Reason of the wait, for logs and messages.
     """
 
     until: str | None = _text(None)
@@ -58,7 +57,7 @@ class Reject:
 
 @frozen
 class Wait:
-    """Put the request aside until ``signal(key)``, for an event outside.
+    """Take the request out of the queue until ``signal(key)``, for an event outside.
 
     No scan touches the request before, and the progress guard leaves it alone.
     """
@@ -69,11 +68,11 @@ class Wait:
 
 @frozen
 class Preempt:
-    """A running request gives up its seat.
+    """Preempt a running request by the policy.
 
     Args:
         request: The request.
-        keep_blocks: It keeps its blocks and waits with them; they are the first to go when
+        keep_blocks: True to pause it: it waits with its blocks. They are taken first when
             blocks run out, and then it is computed again.
     """
 

@@ -6,4 +6,4 @@ from typing import Final
 
 VERSION: Final = "0.1.0"
 PLUGIN_API_VERSIONS: Final = ("1",)
-"""What a plugin module may declare as ``batchwright_api``."""
+"""Values that a plugin module may declare as ``batchwright_api``."""

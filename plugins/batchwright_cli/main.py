@@ -32,7 +32,7 @@ class CommandGroup(click.Group):
 
     @cached_property
     def plugins(self) -> PluginManager:
-        """What offers commands."""
+        """Plugins that offer commands."""
         return PluginManager.discover(defaults=(COMMAND_PLUGIN,), refuse_broken=False)
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -1,4 +1,4 @@
-"""Builds an engine from a configuration."""
+"""Build an engine from a configuration."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from batchwright_engine.engine import Engine
 
 
 class EngineAssembly(Assembly):
-    """Makes an engine: the scheduler, the executor and its model.
+    """Make an engine: the scheduler, the executor and its model.
 
     Args: see ``Assembly``.
     """
@@ -50,7 +50,7 @@ class EngineAssembly(Assembly):
         return Engine(scheduler, executor, model, max_restarts=config.executor.max_restarts)
 
     def inspect(self) -> ModelInfo | None:
-        """Ask the executor about its model without loading it; None if it cannot tell.
+        """Ask the executor about its model without loading it; None if it does not know.
 
         Raises:
             ModelError: The model could not be served.

@@ -1,4 +1,4 @@
-"""Turns output tokens into text, piece by piece, and finds stop strings in it."""
+"""Turn output tokens into text, piece by piece, and find stop strings in it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Detokenizer:
         min_tokens: Stop strings are not looked for before so many tokens.
 
     Attributes:
-        text: What is certain; nothing of the stop string that was found, nor behind it.
+        text: The certain text; it ends before a stop string that was found.
         stopped_by: The stop string that was found.
     """
 
@@ -63,7 +63,7 @@ class Detokenizer:
         """Take in new tokens; ``text`` grows, ``stopped_by`` may be set.
 
         Returns:
-            How many of them are of the output: up to the one that completed a stop string.
+            Number of tokens of the output: up to the one that completed a stop string.
         """
         if self._decode is None:
             return len(token_ids)
@@ -142,7 +142,7 @@ class Detokenizer:
         """The character that the last tokens are if those before them are broken bytes.
 
         Returns:
-            How many tokens it has, and its text.
+            Number of its tokens, and its text.
         """
         for size in range(1, min(_MOST_BYTES + 1, len(pending))):
             last = pending[-size:]

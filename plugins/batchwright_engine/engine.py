@@ -28,11 +28,11 @@ _log = logging.getLogger("batchwright.engine")
 LONGEST_SLEEP: Final = 1.0
 """Seconds that a step sleeps at most, where only an event outside can go on."""
 POLL: Final = 0.005
-"""Seconds between two looks, where what is waited for tells nothing."""
+"""Seconds between two looks at a resource that gives no signal."""
 
 
 class Engine:
-    """Answers prompts with a real model. Synchronous: it computes when it is stepped.
+    """Answer prompts with a real model. Synchronous: it computes when it is stepped.
 
     One thread drives it (``step``, ``generate``, ``close``); ``add`` and ``abort`` may be called
     from any thread, while a step goes on, too, and so may ``scheduler.signal`` and
@@ -45,11 +45,11 @@ class Engine:
     Args:
         scheduler: Decides.
         executor: Computes; loaded, its KV cache allocated.
-        model: What the executor found out about its model.
+        model: Facts about the executor's model.
         max_restarts: Failures of the executor in a row that are survived.
 
     Attributes:
-        phases: What the time of steps went to.
+        phases: Time of the parts of steps.
         decisions: Wall-clock time of the scheduler's calls.
     """
 
@@ -104,7 +104,7 @@ class Engine:
 
     @property
     def has_unfinished(self) -> bool:
-        """Whether any request has not ended, or its end was not told."""
+        """True if any request has not ended, or its end was not reported."""
         return self.scheduler.has_unfinished
 
     def add(
@@ -121,7 +121,7 @@ class Engine:
 
         Args:
             prompt: Text, token ids or a conversation.
-            sampling_params: How to sample and when to stop.
+            sampling_params: Its sampling parameters.
             request_id: Unique among live requests; None makes one.
             fields: Other fields of Request: priority, client, deadline, hints, ...
 
@@ -214,7 +214,7 @@ class Engine:
         return plan, outputs
 
     def _advance(self) -> tuple[SchedulerOutput, StepOutputs | None, list[RequestOutput]]:
-        # Without live requests only as much is planned as it takes to tell that they ended.
+        # Without live requests only as many steps are planned as it takes to report their ends.
         pipeline = self._pipeline
         pipeline.start()
         with self._lock:
@@ -250,7 +250,7 @@ class Engine:
             decisions.seconds += decisions.now() - began
             if is_step:
                 self._pipeline.lap(BOOKKEEPING)
-            # Before the lock is left: an id whose end is told may be used again.
+            # Before the lock is left: an id whose end is reported may be used again.
             return plan, outputs, self._collect(outputs) if self._answers else []
 
     def generate(
@@ -264,7 +264,7 @@ class Engine:
         caller stops asking), none of its requests goes on.
 
         Args:
-            prompts: What to answer: several, or a single one.
+            prompts: Prompts to answer: several, or a single one.
             sampling_params: One for all, or one for each.
 
         Raises:
@@ -309,11 +309,11 @@ class Engine:
             self._compute_next(is_step=False)
 
     def measure_limits(self, num_rows: int) -> Mapping[str, float]:
-        """What the machine allows; see ``Executor.measure_limits``."""
+        """Measure the limits of the machine; see ``Executor.measure_limits``."""
         return self._pipeline.call(lambda: self.executor.measure_limits(num_rows))
 
     def close(self) -> None:
-        """Let components and executor release what they hold.
+        """Close the components and the executor.
 
         A step that is being computed is waited for; those behind it are dropped.
 
@@ -380,9 +380,9 @@ class Engine:
         _log.warning(message, label, where, what)
 
     def _wait(self, num_rings: int) -> None:
-        """Nothing could be computed: sleep until a notice, a request or an abort comes.
+        """Sleep until a signal, a request or an abort comes, since nothing could be computed.
 
-        At most until the next alarm, and at most a second, so that what drives the engine
+        At most until the next clock timer, and at most a second, so that what drives the engine
         may look at other things.
 
         Args:

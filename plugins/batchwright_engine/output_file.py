@@ -1,4 +1,4 @@
-"""Writes files that a command makes: all or nothing, and never over what it reads."""
+"""Write files that a command makes: all or nothing, and never over what it reads."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def keep_apart(taken: Iterable[tuple[str, Path]], *outputs: Path | None) -> None
 
 
 def is_stream(path: Path) -> bool:
-    """Tell whether a path is a device, a FIFO or a standard stream: never replaced."""
+    """Return True if a path is a device, a FIFO or a standard stream: never replaced."""
     return (path.exists() and not path.is_file()) or _standard(path) is not None
 
 
 def is_standard_output(path: Path) -> bool:
-    """Tell whether a path leads to where standard output goes."""
+    """Return True if a path leads to standard output."""
     return _standard(path) == _STANDARD[0]
 
 
@@ -167,7 +167,7 @@ class Staged:
 
         Args:
             taken: Files that may not be written; see ``keep_apart``.
-            say: Told where the files are, if they are not in place.
+            say: Called with the place of the files, if they are not in place.
 
         Raises:
             ConfigError: A file cannot be written, or is read.

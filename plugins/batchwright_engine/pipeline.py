@@ -18,11 +18,11 @@ T = TypeVar("T")
 
 
 class Pipeline:
-    """Has each plan computed when its answer is asked for.
+    """A pipeline that computes each plan when its answer is asked for.
 
     Args:
         executor: Computes them.
-        phases: Where the engine and the executor note what time goes to.
+        phases: Record of the time of the engine and the executor.
 
     Attributes:
         plans: Made and not answered, oldest first.
@@ -45,7 +45,7 @@ class Pipeline:
         """Answer the oldest plan, which leaves then.
 
         Raises:
-            BaseException: What the executor raised; the plan stays.
+            BaseException: The exception of the executor; the plan stays.
         """
         output = self._run(self.plans[0])
         self.plans.popleft()
@@ -86,7 +86,7 @@ def _within(work: Callable[[], T]) -> T:
 
 
 class BackgroundPipeline(Pipeline):
-    """Has plans computed on a thread of its own, one by one, as soon as they are put in.
+    """A pipeline that computes plans on a thread of its own, in order.
 
     Behind a plan that failed none is computed until ``clear``. As long as one is computed,
     time is the executor's, whatever the engine does meanwhile: no second counts twice.
@@ -129,7 +129,7 @@ class BackgroundPipeline(Pipeline):
 
     @property
     def _is_busy(self) -> bool:
-        """Whether a plan is being computed: while it is, ``phases`` belongs to the thread."""
+        """True if a plan is being computed: while it is, ``phases`` belongs to the thread."""
         return self._num_ended < self._num_begun
 
     def _start(self) -> None:

@@ -1,4 +1,4 @@
-"""What is measured about requests, and how it is condensed."""
+"""Measures of requests, and their summary."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def mean(values: Sequence[float]) -> float | None:
 
 @define
 class RequestTimes:
-    """How long a request took (seconds on the scheduler's clock).
+    """Times of a request (seconds on the scheduler's clock).
 
     Args:
-        queue_time: From arrival to the first grant; None if it never got one.
+        queue_time: From arrival to the first admission; None if there was none.
         ttft: From arrival to the first output token; None if it never came.
         tpot: Mean time between output tokens after the first; None if there was no
             second one.

@@ -66,7 +66,7 @@ def _has_tokenizer(work: dict[str, Any]) -> bool:
 
 
 def _decode(work: dict[str, Any]) -> Callable[[Any], object]:
-    """What makes text of lists of tokens, if the model has a tokenizer."""
+    """Return the function that decodes lists of tokens, if the model has a tokenizer."""
     if not _has_tokenizer(work):
         return len
     from transformers import AutoTokenizer

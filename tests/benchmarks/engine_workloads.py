@@ -1,4 +1,4 @@
-"""What engines are measured with: a model, prompts as token ids, output lengths."""
+"""Workloads of engines: a model, prompts as token ids, output lengths."""
 
 from __future__ import annotations
 

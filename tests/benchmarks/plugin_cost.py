@@ -1,4 +1,4 @@
-"""What a plugin costs on each path: 256 steady decodes, and a mixed load.
+"""The cost of a plugin on each path: a decode batch of 256, and a mixed load.
 
     python tests/benchmarks/plugin_cost.py
 

@@ -1,4 +1,4 @@
-"""What a step costs under each policy: 256 running, 1,000 or 20,000 waiting, beside fcfs.
+"""The cost of a step under each policy: 256 running, 1,000 or 20,000 waiting, beside fcfs.
 
     python tests/benchmarks/policy_cost.py                 # all of them
     python tests/benchmarks/policy_cost.py srpt fair       # some, and fcfs

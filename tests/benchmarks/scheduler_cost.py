@@ -1,4 +1,4 @@
-"""What a step costs: steady decode, a mixed load, block hashing; ours, or beside a peer.
+"""The cost of a step: decodes, a mixed load, block hashing; ours, or beside a peer.
 
     python tests/benchmarks/scheduler_cost.py            # ours alone
     python tests/benchmarks/scheduler_cost.py --peer     # both, in turn

@@ -1,4 +1,4 @@
-"""How many requests a second are simulated, from the start of the command to its end.
+"""Simulated requests a second, from the start of the command to its end.
 
     python tests/benchmarks/simulation_speed.py                     # made arrivals
     python tests/benchmarks/simulation_speed.py --traces FOLDER     # real traces
@@ -112,7 +112,7 @@ def _report(title: str, found: Measured) -> None:
 
 
 def cases(traces: Path | None, *, million: bool) -> dict[str, Callable[[], Measured]]:
-    """What is simulated, by its title."""
+    """Return the simulations, by title."""
     workload, made = "poisson", (*LIKE_AZURE, f"workload.poisson.num_requests={NUM_REQUESTS}")
     title = "arrivals made like those of the Azure conversation trace"
     if traces is not None:

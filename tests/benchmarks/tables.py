@@ -229,7 +229,7 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], unit: str, resul
 
 
 def _caption(unit: str, results: Results) -> str:
-    """What, when, on which machine, with which versions and command."""
+    """Return the caption: title, date, machine, versions and command."""
     settings, machine = results["settings"], results["machine"]
     rounds = settings.get("rounds") or settings.get("parts")
     medians = f", medians of {rounds} rounds" if rounds > 1 else ", one round"

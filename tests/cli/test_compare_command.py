@@ -489,7 +489,7 @@ def test_who_starves_is_named_by_how_long(folder: Path) -> None:
 
 
 def test_broken_invariants_are_named(folder: Path) -> None:
-    """Who tampers with the books is found out at the end, or in that very step with --check."""
+    """Tampered records are found at the end, or in that very step with --check."""
     (folder / "tampers.py").write_text(TAMPERS)
     for extra in ((), ("--check",)):
         result = compare(folder, "--policy", str(folder / "tampers.py"), "--seeds", "1", *extra)
@@ -566,7 +566,7 @@ def test_requests_that_are_parked_for_ever_are_a_failure(folder: Path) -> None:
     simulate = ["simulate", "--config", str(folder / "run.toml"), "--workload", "poisson", *chosen]
     result = CliRunner().invoke(group, simulate)
     assert result.exit_code == 1
-    assert "Stopped: every request is parked, and nothing will wake one." in result.stderr
+    assert "Stopped: every request waits for a key, and nothing will signal one." in result.stderr
 
 
 PARKS = """
@@ -776,8 +776,8 @@ def batchwright_register_policy():
 """
 
 
-def test_targets_of_a_class_that_nobody_has_are_named(folder: Path) -> None:
-    """Misspelt, it makes everybody be in time."""
+def test_targets_of_a_class_that_no_request_has_are_named(folder: Path) -> None:
+    """Misspelt, it makes every request be in time."""
     result = compare(folder, "--policy", "fcfs", "--seeds", "1", "--target", "caht:ttft=0.1")
     (row,) = table(folder)
     assert row["attainment"] == "1.0"

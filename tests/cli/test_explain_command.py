@@ -207,7 +207,7 @@ def test_missing_file_and_wrong_use_are_said(tmp_path: Path) -> None:
         ([(60, 30)], "prefill 30"),
         ([(1, 1)], "1 decode"),
         ([(8, 8), (4, 4), (1, 1)], "prefill 8, then 2 decodes of 5 tokens"),
-        ([], "nothing granted yet"),
+        ([], "nothing scheduled yet"),
     ],
 )
 def test_grants_are_told_shortly(grants: list[tuple[int, int]], told: str) -> None:

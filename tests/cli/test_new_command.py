@@ -43,7 +43,7 @@ def test_distribution_is_complete_and_offers_its_component(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_sources_are_clean(kind: str) -> None:
-    """What is written passes the linter and the formatter of this repository."""
+    """The output passes the linter and the formatter of this repository."""
     assert new(kind, "my-own").exit_code == 0
     command = [sys.executable, "-m", "ruff"]
     settings = ["--config", str(Path(__file__).parents[2] / "pyproject.toml")]

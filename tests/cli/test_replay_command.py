@@ -86,8 +86,10 @@ def test_says_what_differs_first_and_what_changes(log: Path) -> None:
     assert "recorded fcfs: 4 requests, 16 steps" in text
     assert "replayed shortest: 4 requests, 16 steps" in text
     assert "as recorded for 4 steps; then estimator 'linear', off by 0.0% (median)" in text
-    assert "First difference: step 4, at 4.000 s. recorded admits '1' grants '1' 30, '3' 0" in text
-    assert "replayed admits '3' grants '3' 10, '1' 0" in text
+    assert (
+        "First difference: step 4, at 4.000 s. recorded admits '1' schedules '1' 30, '3' 0" in text
+    )
+    assert "replayed admits '3' schedules '3' 10, '1' 0" in text
     assert "By end-to-end latency 1 gained, 2 lost, 1 did as before." in text
     assert "client ada: 0 gained, 1 lost, 1 did as before; mean gain -1.000 s" in text
     assert "slo_class chat: 1 gained, 0 lost, 0 did as before; mean gain +10.000 s" in text
@@ -230,7 +232,7 @@ def test_a_default_follows_the_value_that_an_override_changes(log: Path) -> None
     assert done.exit_code == 0, done.output
     header = json.loads((steps / "steps.jsonl").read_text().splitlines()[0])
     assert header["config"]["scheduler"] == {"max_num_batched_tokens": 32, "max_num_seqs": 2}
-    for tokens, granted in ((64, "grants '1' 30"), (16, "grants '0' 16")):
+    for tokens, granted in ((64, "schedules '1' 30"), (16, "schedules '0' 16")):
         result = run("replay", steps / "steps.jsonl", "-o", f"{budget}={tokens}")
         assert result.exit_code == 0, result.output
         assert "First difference: step 0" in result.output
@@ -366,7 +368,7 @@ def test_an_estimator_that_does_not_fit_is_not_believed(log: Path) -> None:
 
 
 def test_an_estimator_that_was_fitted_as_advised_is_believed(log: Path) -> None:
-    """What ``calibrate`` writes beside the run's TOML file is found from there."""
+    """The output of ``calibrate`` beside the run's TOML file is found from there."""
     changed(log, slower)
     fitted = run("calibrate", log.parent.parent / "run.toml", "--log", log)
     assert fitted.exit_code == 0, fitted.output
@@ -475,7 +477,7 @@ def test_decisions_differ_in_grants_hits_order_and_preemption() -> None:
     ]  # fmt: skip
     many = Decision({str(n): 1 for n in range(8)}, {}, ())
     assert list(many.told(Decision({}, {}, ()))) == [
-        "grants '0' 1, '1' 1, '2' 1, '3' 1, '4' 1, '5' 1 and 2 more"
+        "schedules '0' 1, '1' 1, '2' 1, '3' 1, '4' 1, '5' 1 and 2 more"
     ]
 
 

@@ -326,7 +326,7 @@ def test_closed_loop_cannot_be_overloaded(folder: Path) -> None:
 
 
 def test_closed_loop_goes_on_when_requests_are_refused(folder: Path) -> None:
-    """One seat, nobody may wait behind another one: five clients still send all of them."""
+    """One seat, and no queue: five clients still send all of their requests."""
     arguments = ("-o", "workload.clients.num_requests=40", "-o", "workload.clients.num_clients=5",
                  "-o", "workload.clients.prompt.most=40", "-o", "workload.clients.output.most=40",
                  "-o", "workload.clients.think_time=0.1", "-o", "scheduler.max_num_seqs=1",

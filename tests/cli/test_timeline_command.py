@@ -77,7 +77,7 @@ def test_spans_tell_what_a_request_did(log: Path) -> None:
 
 
 def test_spans_of_chunks_queues_and_those_left_out(tmp_path: Path) -> None:
-    """A prompt of 40 in chunks of 16; who waits says at whom; who gets nothing is stalled."""
+    """A prompt of 40 in chunks of 16; a wait has its cause; without tokens it stalls."""
     path = tmp_path / "log"
     scheduler = make_scheduler(path, scheduler={"max_num_batched_tokens": 16, "max_num_seqs": 2})
     drive(scheduler, [make_request("long", 40, 5), make_request("late", 8, 2)])
@@ -92,7 +92,7 @@ def test_spans_of_chunks_queues_and_those_left_out(tmp_path: Path) -> None:
 
 
 class Yields(SchedulingPolicy):
-    """Pauses whoever runs, once, at step 2."""
+    """A policy that pauses all running requests, once, at step 2."""
 
     name = "yields"
 

@@ -1,4 +1,4 @@
-"""Predictors that read the truth, which somebody has to know."""
+"""Predictors that read the truth, from an output oracle."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def make_environment(
 
 
 def _light_dependencies() -> list[str]:
-    """What pyproject.toml requires without extras."""
+    """Return the requirements of pyproject.toml without extras."""
     import tomllib
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -1,4 +1,4 @@
-"""What ``batchwright new`` writes, as its users get it: built, installed, tested."""
+"""The output of ``batchwright new``, as its users get it: built, installed, tested."""
 
 from __future__ import annotations
 

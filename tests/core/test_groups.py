@@ -1,4 +1,4 @@
-"""Groups: remembered for a time after their last request, whoever else is."""
+"""Groups: remembered for a time after their last request, for any number of others."""
 
 from __future__ import annotations
 

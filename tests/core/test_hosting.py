@@ -47,7 +47,7 @@ class Inner(SchedulingPolicy):
 
 @frozen
 class Options:
-    policy: str = option("inner", "Whom it hosts.")
+    policy: str = option("inner", "Policy that it consists of.")
 
 
 class Host(Observer):

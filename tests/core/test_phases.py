@@ -1,4 +1,4 @@
-"""Phases: every second of a step is somebody's."""
+"""Phases: every second of a step belongs to one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from batchwright.phases import PHASES, Phases
 
 
 def test_phases_add_up_laps() -> None:
-    """Time before a step is nobody's; a phase may end several times in a step."""
+    """Time before a step belongs to no phase; a phase may end several times in a step."""
     clock = VirtualClock(5.0)
     phases = Phases(clock)
     clock.advance(100.0)

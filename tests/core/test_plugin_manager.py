@@ -296,7 +296,7 @@ def test_what_is_offered_by_its_place_is_imported_when_it_is_selected(
     found = manager.find("policy", "shortest")
     assert (found.name, found.module, found.cls.__name__) == ("shortest", "bw_offering", "Shortest")
     assert manager.find("policy", "shortest") is found
-    assert manager.broken == []  # the other one does not exist, but nobody has asked for it
+    assert manager.broken == []  # the other one does not exist, but it was not asked for
 
 
 def test_listing_imports_whatever_is_offered_and_notes_what_cannot_be(

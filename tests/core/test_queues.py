@@ -281,7 +281,7 @@ def test_keyed_queue_rekeys_only_what_it_knows():
 
 
 def test_grouped_queue_sees_keys_that_have_grown():
-    """Nobody has to tell: the first group's key is asked for again at each look."""
+    """No call is needed: the first group's key is asked for again at each look."""
     keys = {"a": 1, "b": 2, "c": 3}
     queue = GroupedQueue(lambda request: request.request_id, keys.__getitem__)
     a, b, c = (make_request(name, 1).view for name in "abc")
@@ -347,7 +347,7 @@ def test_first_of_a_group_is_known_without_serving_it():
     assert queue.first_of("h") is None
 
 
-def test_a_failing_key_costs_nobody_its_place():
+def test_a_failing_key_costs_no_request_its_place():
     """``first`` puts back what it took, whatever happens meanwhile."""
     fails = False
 

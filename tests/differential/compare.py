@@ -41,7 +41,7 @@ class Difference:
 
 @define
 class Tally:
-    """What was compared so far."""
+    """Counts of the comparisons so far."""
 
     num_workloads: int = 0
     num_steps: int = 0

@@ -57,7 +57,7 @@ REFUSED = Deliberate(
             Job(name="r1", prompt=((1, 4),), max_tokens=2),
         ),
     ),
-    reason="r0's prompt is larger than the pool. vLLM queues it, and nobody behind it is "
+    reason="r0's prompt is larger than the pool. vLLM queues it, and no request behind it is "
     "ever served; here add_request() refuses it.",
     matched=False,
 )
@@ -107,7 +107,7 @@ EARLY_STOP = Deliberate(
         ),
     ),
     reason="A sampler lets an end-of-sequence token through before min_tokens. vLLM ends "
-    "the request; here min_tokens holds whoever samples.",
+    "the request; here min_tokens holds for every sampler.",
 )  # fmt: skip
 
 HALF_PROMPTS = Deliberate(

@@ -128,7 +128,7 @@ def hit_not_capped(patch: pytest.MonkeyPatch) -> None:
 
 @mutation
 def threshold_for_a_lone_request(patch: pytest.MonkeyPatch) -> None:
-    """A long prompt is cut though nobody waits for it."""
+    """A long prompt is cut though no request waits for it."""
 
     def grant(self: LongPrefill, request: Any, num_tokens: int, view: Any) -> int:
         threshold = self.options.threshold
@@ -185,7 +185,7 @@ def admission_by_the_first_chunk(patch: pytest.MonkeyPatch) -> None:
 
 @mutation
 def admission_in_spite_of_a_shortage(patch: pytest.MonkeyPatch) -> None:
-    """Waiting requests are admitted in a step in which somebody had to yield."""
+    """Waiting requests are admitted in a step with a preemption."""
     preempt = Preemption.preempt
 
     def forgetful(self: Preemption, request: Any, cause: str) -> None:

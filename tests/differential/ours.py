@@ -124,7 +124,7 @@ class Ours:
 
 
 def _how(reason: str, detail: str) -> str:
-    """How a request ended: eos, stop:TOKEN, length; anything else in full."""
+    """Return the end of a request: eos, stop:TOKEN, length; anything else in full."""
     if detail == "eos":
         return "eos"
     if detail.startswith("stop_token:"):

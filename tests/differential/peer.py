@@ -223,7 +223,7 @@ class Peer:
 
 
 def _how(row: Any) -> str:
-    """How a request ended: eos, stop:TOKEN, length; anything else in full."""
+    """Return the end of a request: eos, stop:TOKEN, length; anything else in full."""
     reason = str(row.finish_reason)
     if reason != "stop":
         return reason

@@ -16,7 +16,7 @@ MAX_STEPS = 4_000
 
 @frozen
 class Grant:
-    """What one request gets in a step.
+    """Scheduled tokens of one request in a step.
 
     Args:
         name: Whose.
@@ -51,7 +51,7 @@ class Planned:
 
 @frozen
 class Updated:
-    """What an update brought: ends in order, as (name, how), and free blocks."""
+    """Results of an update: ends in order, as (name, how), and free blocks."""
 
     ended: tuple[tuple[str, str], ...] = ()
     num_free: int = 0
@@ -95,7 +95,7 @@ class Side(Protocol):
 
     @property
     def is_busy(self) -> bool:
-        """Whether any request lives."""
+        """True if any request lives."""
         ...
 
 
@@ -108,7 +108,7 @@ class _Life:
     num_computed: int = 0
 
     def sample(self) -> list[int]:
-        """What the model samples for it now: a token once it has caught up."""
+        """Return the sampled tokens of a request: one once it has caught up."""
         if self.num_computed < self.job.num_prompt_tokens + self.num_outputs:
             return []
         token = self.job.answer(self.num_outputs)
@@ -159,7 +159,7 @@ def _abort(workload: Workload, side: Side, step: int, *, computing: bool) -> Non
 
 
 def _switch(workload: Workload, side: Side, step: int) -> None:
-    """What is said to the scheduler itself before a step."""
+    """Apply the calls to the scheduler before a step."""
     for start, end in workload.pauses:
         if step in (start, end):
             side.pause(paused=step == start)

@@ -20,7 +20,7 @@ from differential.workloads import FAMILIES, make
 
 NUM_SEEDS = 24
 PICKED = (
-    # What a victim gave back is granted to somebody else.
+    # The tokens of a victim are scheduled for another request.
     ("planned-victims", 34),
     ("planned-victims", 45),
     # One block more or less decides, and one that counts only while something runs.

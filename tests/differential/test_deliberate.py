@@ -1,4 +1,4 @@
-"""What Batchwright means to do better than vLLM, and what it does under compat."""
+"""Intended differences from vLLM, and the decisions under compat."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def ends(steps: list[Step]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("compat", [False, True])
-def test_request_that_outgrows_the_pool_ends_and_blocks_nobody(compat: bool) -> None:
+def test_request_that_outgrows_the_pool_ends_and_blocks_no_other(compat: bool) -> None:
     """Compat is short of hanging: vLLM neither ends r0 nor serves r1."""
     steps = run(deliberate.KV_CAPACITY.workload, compat=compat)
     assert ends(steps) == {"r0": "length(kv_capacity)", "r1": "length"}
@@ -51,7 +51,7 @@ def test_equals_are_served_in_order_of_insertion(compat: bool, order: list[str])
 
 
 @pytest.mark.parametrize(("compat", "how"), [(False, "length"), (True, "eos")])
-def test_min_tokens_hold_whoever_samples(compat: bool, how: str) -> None:
+def test_min_tokens_hold_for_every_sampler(compat: bool, how: str) -> None:
     steps = run(deliberate.EARLY_STOP.workload, compat=compat)
     assert {"r0": how} == ends(steps)
 

@@ -11,7 +11,7 @@ from differential.mutations import MUTATIONS
 
 
 def caught_by(golden: Golden) -> bool:
-    """Whether a replay differs from its record, or does not even get through."""
+    """Return True if a replay differs from its record, or fails."""
     try:
         return replayed(golden) != golden.steps
     except Exception:

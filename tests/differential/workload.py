@@ -16,7 +16,7 @@ NUM_PLAIN = 31_991  # prime: different streams differ at every position
 
 @frozen(kw_only=True)
 class Setup:
-    """What both schedulers are configured with.
+    """The configuration of both schedulers.
 
     Args:
         threshold: Long-prefill threshold in tokens; 0: none.

@@ -17,7 +17,7 @@ STOPS = (2, 3)
 
 @frozen(kw_only=True)
 class Recipe:
-    """What the workloads of a family have in common: spans and probabilities.
+    """The base of the workloads of a family: spans and probabilities.
 
     Args:
         pool: Usable blocks, as a multiple of what the largest job needs.

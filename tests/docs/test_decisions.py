@@ -17,7 +17,7 @@ from batchwright.testing import make_plugin
 from batchwright.usage import Usage
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "decisions.md"
-FOR_THE_CORE = {"bind", "add_decode_tokens", "change_num_batched", "change_num_blocks"}
+FOR_THE_CORE = {"add_decode_tokens", "bind", "change_num_batched", "change_num_blocks"}
 
 
 class Onlooker(Observer):
@@ -41,7 +41,7 @@ def public(names: set[str]) -> set[str]:
 
 
 def names_in_table(heading: str) -> set[str]:
-    """What stands in the first column, without arguments and keys."""
+    """Names in the first column, without arguments and keys."""
     section = PAGE.read_text(encoding="utf-8").partition(f"\n## {heading}\n")[2]
     cells = re.findall(r"^\| (`.*?) \|", section.partition("\n## ")[0], re.MULTILINE)
     return {name for cell in cells for name in re.findall(r"`(\w+)", cell)}

@@ -246,7 +246,7 @@ def commands(block: Block) -> Iterator[list[str]]:
 
 
 def pytest_plugin() -> list[str]:
-    """What makes pytest load our plugin where Batchwright is not installed."""
+    """Return the options that load our plugin if Batchwright is not installed."""
     installed = any(point.name == "batchwright" for point in entry_points(group="pytest11"))
     return [] if installed else ["-p", "batchwright_plugins.pytest_batchwright"]
 
@@ -305,7 +305,7 @@ def test_anchors_lead_to_a_heading(document: Path) -> None:
 
 
 def anchors(document: Path) -> set[str]:
-    """What GitHub makes of the headings of a page."""
+    """Return the anchors that GitHub makes of the headings of a page."""
     headings = HEADING.findall(FENCE.sub("", document.read_text(encoding="utf-8")))
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -325,14 +325,16 @@ def test_the_plugin_api_that_a_page_names_is_supported() -> None:
 
 
 def test_cost_of_a_step_is_quoted_as_it_was_measured() -> None:
-    """What differences-from-vllm.md says of steady decodes stands in the measured table."""
+    """The times of decode batches in differences-from-vllm.md stand in the measured table."""
     folder = ROOT / "docs" / "explanation"
     table = (folder / "what-a-step-costs.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| steady decode, ([\d,]+) running \| ([\d.,]+) \|", table, re.MULTILINE)
     measured = {running: round(float(cost.replace(",", ""))) for running, cost in rows}
     text = " ".join((folder / "differences-from-vllm.md").read_text(encoding="utf-8").split())
     costs = [measured[running] for running in ("64", "256", "1,024")]
-    quoted = "take {} microseconds with 64 requests in steady decode, {} with 256 and {} with 1,024"
+    quoted = (
+        "take {} microseconds with 64 requests in the decode batch, {} with 256 and {} with 1,024"
+    )
     assert quoted.format(*costs) in text
 
 

@@ -29,7 +29,7 @@ class Pieces:
 
 
 def stream(pieces: Sequence[bytes | str], stop: Sequence[str] = ()) -> tuple[list[str], str]:
-    """What is given out after each piece, and in the end."""
+    """Return the text after each piece, and at the end."""
     text = Detokenizer(Pieces(*pieces), stop)
     given_out = []
     for index in range(len(pieces)):

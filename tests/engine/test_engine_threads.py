@@ -1,4 +1,4 @@
-"""What other threads may do while one drives the engine. No clock decides: events do."""
+"""Calls of other threads while one drives the engine. No clock decides: events do."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ EIGHT = SamplingParams(max_tokens=8, ignore_eos=True)
 
 
 def expected(prompt: list[int], count: int = 8) -> list[int]:
-    """What a model without an engine answers."""
+    """Return the answers of a model without an engine."""
     model = ScriptedModel()
     tokens = list(prompt)
     for _ in range(count):
@@ -37,7 +37,7 @@ def expected(prompt: list[int], count: int = 8) -> list[int]:
 
 
 class Events(defaultdict[tuple[str, int], threading.Event]):
-    """What has happened in which step, for threads to wait for."""
+    """Events of steps, for threads to wait for."""
 
     def __init__(self) -> None:
         super().__init__(threading.Event)
@@ -58,7 +58,7 @@ class Events(defaultdict[tuple[str, int], threading.Event]):
 
 
 def nothing(step: int) -> None:
-    """What executors and observers do by default."""
+    """Do nothing, as executors and observers do by default."""
 
 
 class Background(ScriptedExecutor):
@@ -311,7 +311,7 @@ needs_signals = pytest.mark.skipif(
 
 @needs_signals
 def test_interrupted_waiting_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The step goes on meanwhile; whoever steps again gets its answer."""
+    """The step continues meanwhile; the next step gets its answer."""
     stage = Stage()
     stage.executor.before = interrupts(stage, monkeypatch)
     stage.engine.add(PROMPTS[0], EIGHT, request_id="a")
@@ -418,7 +418,7 @@ def test_hidden_scheduling_is_not_counted_twice() -> None:
 
 
 def test_time_is_the_engines_where_nothing_is_computed() -> None:
-    """An executor that is done early hides nothing; between steps time is nobody's."""
+    """An executor that is done early hides nothing; time between steps belongs to no phase."""
 
     def done() -> None:
         while stage.engine._pipeline._is_busy:  # it has still to look at the clock
@@ -462,7 +462,7 @@ def test_steps_that_were_answered_or_put_back_are_forgotten() -> None:
 
 
 def test_close_drops_the_steps_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody wants their answers; what they were planned by is closed after the one at hand."""
+    """Their answers are not wanted; the pipeline is closed after the step at hand."""
     stage = Stage(depth=3, before=lambda step: step == 2 and stage.events.await_("dropped", 0))
     stage.engine.add(PROMPTS[0], EIGHT)
     stage.engine.step()

@@ -35,7 +35,7 @@ Errors = dict[str, dict[str, float]]
 
 @frozen
 class Times:
-    """What one request took (seconds)."""
+    """Times of one request (seconds)."""
 
     ttft: float
     tpot: float

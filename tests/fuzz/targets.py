@@ -64,7 +64,7 @@ class Target:
         return self.form or Path(file).suffix[1:] or "text"
 
     def problem(self, message: str) -> str:
-        """What an error does not say; empty if it says where."""
+        """Return the missing part of an error; empty if it has its place."""
         if message != message.encode(errors="replace").decode():
             return "the message cannot be written"
         names = [name for name in self.files() if name in message]

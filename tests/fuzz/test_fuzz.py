@@ -23,7 +23,7 @@ CASES = 200
 
 @pytest.fixture(scope="module")
 def found() -> Any:
-    """What comes of some cases, in a process whose memory is bounded."""
+    """Return the results of some cases, in a process whose memory is bounded."""
     path = os.pathsep.join(str(ROOT / name) for name in ("tests", "core", "plugins"))
     done = subprocess.run(
         [sys.executable, "-m", "fuzz", "--worker", "--cases", str(CASES)],

@@ -1,4 +1,4 @@
-"""What a layer's attention takes, beside the memory that it moves and torch's SDPA.
+"""The time of a layer's attention, beside the memory that it moves and torch's SDPA.
 
     python tests/kernels/benchmark.py                 # every backend that can, on CUDA
     python tests/kernels/benchmark.py --device cpu    # small, the backend torch alone

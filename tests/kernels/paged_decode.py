@@ -126,7 +126,7 @@ def measure(name: str, load: Load, device: str) -> dict[str, float]:
 
 
 def absent(name: str, device: str) -> str | None:
-    """Why some kernels cannot be measured here; None if they can."""
+    """Return the reason why some kernels cannot be measured here; None if they can."""
     module = {"triton": "triton", "torch": "numpy"}[name]
     if find_spec(module) is None:
         return f"{module} is not installed"
@@ -138,7 +138,7 @@ def absent(name: str, device: str) -> str | None:
 
 
 def lack_of_memory(load: Load, device: str) -> str | None:
-    """Why a load does not fit here; None if it does."""
+    """Return the reason why a load does not fit here; None if it does."""
     if device == "cpu":
         return None
     torch.cuda.empty_cache()

@@ -106,7 +106,7 @@ def reason_to_skip(
     python: tuple[int, int] = LEAST_PYTHON,
     capability: tuple[int, int] | None = None,
 ) -> str | None:
-    """Why a section cannot run here; None if it can.
+    """Return the reason why a section cannot run here; None if it can.
 
     Args:
         section: Part of the check.

@@ -270,7 +270,7 @@ if IS_SMALL:
     def dense_stand_in(
         query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, attn_bias: Any, scale: float
     ) -> torch.Tensor:
-        """What xformers' dense kernel computes, by its own mask written out."""
+        """Compute the result of xformers' dense kernel, by its own mask written out."""
         queries, keys, values = (
             t.double().flatten(2, 3).transpose(1, 2) for t in (query, key, value)
         )

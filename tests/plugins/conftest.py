@@ -1,4 +1,4 @@
-"""What holds for the tests of every plugin that ships with Batchwright."""
+"""Fixtures for the tests of every plugin that ships with Batchwright."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How times and percentiles are defined."""
+"""Definitions of times and percentiles."""
 
 import statistics
 

@@ -45,7 +45,7 @@ class Given(Workload):
 
 
 class Tokens(Observer):
-    """When each request's tokens came."""
+    """Times of each request's tokens."""
 
     name = "tokens"
 
@@ -60,7 +60,7 @@ class Tokens(Observer):
 
 
 class Run:
-    """What came of a simulation."""
+    """Results of a simulation."""
 
     def __init__(self, simulation: Simulation, requests: list[Any], tokens: Tokens) -> None:
         self.scheduler = simulation.engine.scheduler

@@ -19,7 +19,7 @@ def check_components(config: Config, plugins: PluginManager) -> None:
 
     Args:
         config: The configuration.
-        plugins: What is offered.
+        plugins: Plugins to choose from.
 
     Raises:
         ConfigError: A component is unknown, ambiguous or broken, or its options are
@@ -41,7 +41,7 @@ def check_components(config: Config, plugins: PluginManager) -> None:
 def _hosted_problems(
     component: type[Any], options: Any, path: str, plugins: PluginManager
 ) -> Iterator[tuple[str, str]]:
-    """What is wrong with the names of components that one hosts."""
+    """Return the problems with the names of the subcomponents of one component."""
     for hosted in component.subcomponents.values() if options is not None else ():
         if hosted.option:
             try:

@@ -43,7 +43,7 @@ class Use:
     Args:
         kind: E.g. ``gate``.
         name: E.g. ``watermark``.
-        path: Where the TOML holds its options, e.g. ``gate[1]`` or ``policy.fair``.
+        path: TOML path of its options, e.g. ``gate[1]`` or ``policy.fair``.
         option: The option that selects it, e.g. ``gate[1].use``; empty if none does.
         options: Its table, not checked yet: see ``structure_options``.
     """

@@ -1,4 +1,4 @@
-"""Reads a TOML file, with overrides from the command line."""
+"""Read a TOML file, with overrides from the command line."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def apply_override(table: dict[str, Any], override: str) -> None:
     """Set one value of a table.
 
     Args:
-        table: What the TOML file holds; changed in place.
+        table: Content of the TOML file; changed in place.
         override: ``key.path=value``, e.g. ``scheduler.policy=fair``,
             ``gate[0].fraction=0.1`` or ``gate.0.fraction=0.1``. The value is TOML; what is
             not is a string. The index after the last one of a list appends.

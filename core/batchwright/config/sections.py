@@ -29,7 +29,7 @@ def parse_size(text: str) -> int:
         Bytes.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is not an amount of memory.
     """
     match = _SIZE.fullmatch(text.replace("k", "K"))
     if match is None:
@@ -73,38 +73,34 @@ class SchedulerSection:
     Args:
         policy: Order in which requests are served.
         max_num_batched_tokens: Most tokens computed in one step, prefill and decode alike.
-        max_num_scheduled_tokens: Most tokens granted in one step, where that is to be
-            less than what fits into it.
+        max_num_scheduled_tokens: Most tokens scheduled in one step, if fewer than
+            max_num_batched_tokens.
         max_num_seqs: Most requests running at a time.
-        enable_chunked_prefill: Whether a prompt may be computed over several steps.
-        victim: Request that is preempted when blocks run out; auto: as the policy prefers.
-        preemption: Component that decides about the KV of a preempted request.
+        enable_chunked_prefill: True if a prompt may be computed over several steps.
+        victim: Choice of the request that is preempted when blocks run out; auto: the policy's
+            default.
+        preemption: Treatment of the KV of a preempted request.
         predictor: Estimator of output lengths, for components that ask.
         estimator: Estimator of step times, for components that ask.
-        pipeline_depth: Steps that may be planned before the first of them is done; over 1,
-            one is computed while the next is planned, if the executor can.
-        max_policy_preemptions: Times that a request yields because the policy wishes; then it
-            is immune.
+        pipeline_depth: Steps that may be planned before the first of them is done; over 1, a
+            step is computed while the next one is planned, if the executor supports it.
+        max_policy_preemptions: Most preemptions of a request by the policy; then it is immune.
         group_time_to_live: Time that a group is remembered after its last request.
-        scan_window: Waiting requests that one step may pass over because a gate skipped
-            them.
-        backfill: Waiting requests behind the first that gets no blocks which a step
-            still tries; 0: none.
-        max_bypasses: Requests admitted past one that gets no blocks, over all of its wait;
-            then none passes it any more.
-        max_futile_preemptions: Preemptions of a request without an output between them;
-            then it is admitted only if all of its known tokens fit.
-        num_lookahead_tokens: Slots allocated beyond the granted ones, for drafts; 0:
-            none.
-        seed: Seed of every stream of chance.
-        stall_steps: Steps in which nothing runs and nothing is scheduled, though
-            something would fit, before the progress guard steps in.
-        max_component_faults: Faults in a row of a component, on no request's behalf,
-            that end the run.
-        slow_component_seconds: A component's call that takes longer is reported, with its
-            name and time, by a warning; it costs two looks at the clock a call.
-        compat: Engine whose decisions are matched even where this one would decide
-            better, short of never ending.
+        scan_window: Waiting requests that one step may pass over because a gate defers them.
+        backfill: Waiting requests that a step still tries behind the first that gets no blocks;
+            0: none.
+        max_bypasses: Most requests admitted past one that gets no blocks, over all of its wait.
+        max_futile_preemptions: Preemptions of a request without an output between them, after
+            which it is admitted only if all of its known tokens fit.
+        num_lookahead_tokens: Slots allocated beyond the scheduled tokens, for drafts; 0: none.
+        seed: Seed of all streams of random numbers.
+        stall_steps: Steps without scheduled tokens, though a request would fit, before the
+            progress guard plans one.
+        max_component_faults: Faults in a row of a component, not about a request, that end the run.
+        slow_component_seconds: Time of a component's call above which a warning with its name
+            and time is given; it costs two readings of the clock a call.
+        compat: Engine whose decisions are matched even where ours are better, except for
+            endless loops.
     """
 
     policy: str = defaults.DEFAULT_POLICY
@@ -154,7 +150,7 @@ class KVSection:
             with memory.
         memory: Size of the cache in bytes, e.g. '1 GiB'; needs a model. Not together
             with num_blocks.
-        enable_prefix_caching: Whether requests share the blocks of equal prefixes.
+        enable_prefix_caching: True if requests share the blocks of equal prefixes.
         hasher: Hash that identifies a block's content.
         eviction: Order in which cached blocks are given up.
     """
@@ -192,7 +188,7 @@ class ExecutorSection:
 
     Args:
         use: Executor.
-        max_restarts: Failures in a row that it is restarted after.
+        max_restarts: Most failures in a row after which it is restarted.
     """
 
     use: str = defaults.DEFAULT_EXECUTOR
@@ -206,7 +202,7 @@ class RunSection:
     Args:
         prompts: File of prompts, relative to the TOML file.
         output: File of answers, relative to the TOML file.
-        chat: Whether the model's chat template is put around a prompt.
+        chat: True if the model's chat template is applied to a prompt.
         system: System prompt of a chat.
         num_answers_shown: Answers printed at the end; 0: none.
     """
@@ -220,20 +216,20 @@ class RunSection:
 
 @frozen(kw_only=True)
 class SimulationSection:
-    """What ``batchwright simulate`` runs on.
+    """The inputs of ``batchwright simulate``.
 
     Args:
-        workload: What arrives; auto: none is chosen, --workload names it.
+        workload: Source of the arrivals; auto: none, --workload names it.
         estimator: Estimator of the true step times; auto: that of scheduler.estimator.
-        oracle_estimator: Whether components may ask the true one; reports say so.
-        executor: What computes the plans.
-        max_tokens: Cap on output tokens of a request that brings none. class: the least
-            power of two, and at least 256, that holds the workload's longest output;
-            drawn: one of such classes by lot, that holds the request's own; exact: the
-            true length, which reports say.
-        until: Simulated time at which it ends; whatever runs is left unfinished.
-        max_queue: Waiting requests that end it: more arrives than can be served.
-        fast_forward: Whether steps in which nothing is decided are computed many at once.
+        oracle_estimator: True if components may use the true one; reports then say so.
+        executor: Component that computes the plans.
+        max_tokens: Cap on output tokens of a request without one. class: the least power of
+            two, and at least 256, that holds the workload's longest output; drawn: a random one
+            of such classes that holds the request's own; exact: the true length, and reports
+            say so.
+        until: Simulated time at which it ends; running requests stay unfinished.
+        max_queue: Waiting requests above which the simulation ends.
+        fast_forward: True if steps without a decision are computed many at once.
     """
 
     workload: str = defaults.AUTO
@@ -248,13 +244,13 @@ class SimulationSection:
 
 @frozen(kw_only=True)
 class PluginsSection:
-    """Which plugins are found beside those installed.
+    """Plugins beside the installed ones.
 
     Args:
         load: Single-file plugins: paths of .py files, relative to the TOML file.
         disable: Plugins or distributions that are left out, by name.
-        accept_degraded: Capabilities that the host may honour in part; see
-            ``batchwright plugins --runtime``.
+        accept_degraded: Capabilities that the runtime may support in part; see ``batchwright
+            plugins --runtime``.
     """
 
     load: tuple[str, ...] = ()

@@ -39,7 +39,7 @@ class Problem:
 
     Args:
         path: Dotted TOML path, e.g. ``gate[1].fraction``.
-        message: What was found, what was expected.
+        message: The value that was found, and the expected one.
     """
 
     path: str
@@ -50,7 +50,7 @@ def raise_problems(problems: Iterable[Problem], source: str) -> None:
     """Raise one ConfigError for all problems; return if there are none.
 
     Args:
-        problems: What is wrong.
+        problems: The problems.
         source: The file that holds it.
 
     Raises:
@@ -68,7 +68,7 @@ def located(message: str, path: str, source: str) -> ConfigError:
     """The error of one option, with its line where a file has it.
 
     Args:
-        message: What was found, what was expected.
+        message: The value that was found, and the expected one.
         path: Dotted TOML path.
         source: The file, and maybe overrides.
     """
@@ -91,7 +91,7 @@ def structure_options(component: Any, table: object, path: str, source: str = ""
     Args:
         component: Its class.
         table: Its TOML table, without ``use``.
-        path: Where the TOML holds it, e.g. ``gate[1]``.
+        path: Its TOML path, e.g. ``gate[1]``.
         source: The file.
 
     Returns:
@@ -119,7 +119,7 @@ def type_name(kind: Any) -> str:
 
 
 class Structure:
-    """Builds values of declared types from TOML values, and collects what is wrong."""
+    """Build values of declared types from TOML values, and collect the problems."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
@@ -142,8 +142,8 @@ class Structure:
 
         Args:
             kind: The type.
-            value: What the TOML holds.
-            path: Where it holds it.
+            value: The value in the TOML file.
+            path: Its TOML path.
         """
         origin, arguments = _parts(kind)
         if attrs.has(kind) and isinstance(value, Mapping):
@@ -212,7 +212,7 @@ class Structure:
 
 
 def _has_float(value: int | float) -> bool:
-    """Tell whether there is a float for a number."""
+    """Return True if there is a float for a number."""
     try:
         return not math.isnan(value)
     except OverflowError:

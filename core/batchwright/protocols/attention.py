@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @frozen(kw_only=True)
 class AttentionSpec:
-    """What a model asks of an attention backend.
+    """A model's requirements of an attention backend.
 
     Args:
         num_layers: Attention layers.
@@ -28,8 +28,8 @@ class AttentionSpec:
         device: ``cpu`` or ``cuda``.
         block_size: Tokens a block; 0 while it is not known.
         sliding_windows: By layer, tokens that a query sees, itself included; None: all.
-        softcap: Whether scores are capped (Gemma-2).
-        sinks: Whether layers have attention sinks (gpt-oss).
+        softcap: True if scores are capped (Gemma-2).
+        sinks: True if layers have attention sinks (gpt-oss).
     """
 
     num_layers: int
@@ -52,11 +52,11 @@ class AttentionBatch:
 
     Args:
         query_start_loc: ``[num_reqs + 1]`` int32, first token of each request.
-        query_lens: Granted tokens a request.
-        seq_lens: Tokens a request has in the cache after this step (computed + granted).
+        query_lens: Scheduled tokens a request.
+        seq_lens: Tokens of a request in the cache after this step (computed + scheduled).
         block_tables: ``[num_reqs, max_blocks]`` int32, padded with 0 (the null block).
-        slot_mapping: ``[num_tokens]`` int64, where each token's KV goes:
-            block id * block_size + offset.
+        slot_mapping: ``[num_tokens]`` int64, slot of each token's KV: block id * block_size +
+            offset.
     """
 
     query_start_loc: torch.Tensor
@@ -95,15 +95,15 @@ class AttentionBackend(Component):
     Faults: an exception is a failure of the step (see Executor).
 
     Attributes:
-        preference: Place among those that ``attention.backend = "auto"`` tries, higher
-            first; None: it is used only where it is named.
+        preference: Place among those that ``attention.backend = "auto"`` tries, higher first;
+            None: it is used only if it is named.
     """
 
     preference: ClassVar[int | None] = None
 
     @abstractmethod
     def unsupported(self, spec: AttentionSpec) -> str | None:
-        """Why it cannot serve this model here, in one sentence; None if it can."""
+        """Return in one sentence why it cannot serve this model here; None if it can."""
 
     @abstractmethod
     def allocate(self, spec: AttentionSpec, num_blocks: int) -> None:
@@ -111,14 +111,14 @@ class AttentionBackend(Component):
 
     @abstractmethod
     def begin_step(self, batch: AttentionBatch) -> None:
-        """Prepare what all layers of this step share."""
+        """Prepare the work that all layers of this step share."""
 
     @abstractmethod
     def forward(self, call: LayerCall) -> torch.Tensor:
         """Write this step's keys and values and attend, causally, over the cache.
 
         Args:
-            call: Which layer, and what it attends with.
+            call: The layer and its inputs.
 
         Returns:
             ``[num_tokens, num_query_heads, head_size]``, in the type of the queries.

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Command(ABC):
-    """A subcommand. Registered like a component; never imported before it is asked for.
+    """A subcommand. Registered like a component; imported only when it is used.
 
     The class attribute ``help`` is shown by ``batchwright --help`` without importing
     more than the module that defines the class.

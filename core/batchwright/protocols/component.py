@@ -1,4 +1,4 @@
-"""What every component is: a name, options, a context, a lifecycle."""
+"""The base of every component: a name, options, a context, a lifecycle."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ class NoOptions:
 
 @frozen
 class Subcomponent:
-    """A component that is made for another one, which decides when it is asked.
+    """A component that is made for another one, its owner.
 
-    It is built like any other, with a context and data of its own,
-    and bound to the scheduler; to set it up, to tell it what happens and to close it is
-    the affair of the component that it is made for.
+    It is built like any other, with a context and data of its own, and bound to the scheduler.
+    Its owner sets it up, passes events to it and closes it.
 
     Args:
         kind: Its kind.
-        option: The option of that component that names it; empty: the one that is configured.
+        option: The option of the owner that names it; empty: the configured one.
         context: The class of its context.
     """
 
@@ -37,7 +36,7 @@ class Subcomponent:
 
 
 class Component(ABC):
-    """A choice that a TOML file can name.
+    """A class that a TOML file can select by name.
 
     A subclass sets ``name`` (as the TOML says it, e.g. ``"fcfs"``) and, if it has any,
     ``Options``: an attrs class whose fields are the keys of its TOML table. Fields
@@ -45,18 +44,18 @@ class Component(ABC):
 
     Attributes:
         options: An instance of ``Options``, checked by the loader.
-        ctx: What components share (``batchwright.context.Context``).
-        idle_methods: Methods that these options leave nothing to do; set by ``__init__``.
-            They are called as little as if they were not overridden.
+        ctx: Access to what components share (``batchwright.context.Context``).
+        idle_methods: Methods that have no effect under these options; set by ``__init__``. They
+            are treated as if they were not overridden.
     """
 
     name: ClassVar[str] = ""
     Options: ClassVar[type] = NoOptions
     Data: ClassVar[type | None] = None
-    """What it keeps with each request (``ctx.data(request)``): a class that is made without
-    arguments, e.g. an attrs class whose fields have defaults."""
+    """Class of the values that it keeps with each request (``ctx.data(request)``). It is made
+    without arguments, e.g. an attrs class whose fields have defaults."""
     subcomponents: ClassVar[Mapping[str, Subcomponent]] = {}
-    """Components that are made for this one, by the name that ``ctx.components`` has them under."""
+    """Components that are made for this one, by their names in ``ctx.components``."""
     idle_methods: Collection[str] = ()
 
     def __init__(self, options: Any, ctx: Context) -> None:
@@ -70,27 +69,27 @@ class Component(ABC):
         """
 
     def close(self) -> None:
-        """Flush and release what ``setup`` took; called once, at the end.
+        """Close what ``setup`` opened; called once, at the end.
 
         Errors: an exception is logged, naming the component.
         """
 
 
 class Lifecycle:
-    """What happens to requests, told after the fact and never on a rollback.
+    """Events of requests, reported after the fact and never for a rollback.
 
     Mixed into every kind that decides about requests. Only overridden methods are
     called; an exception in one counts as a fault of the component (see "Faults" in
     the reference) and changes nothing for the request.
 
-    Cost class: event. None of these is called for a decode.
+    Cost class: event. None of these methods is called for a decode.
     """
 
     def on_add(self, request: RequestView) -> None:
-        """A request was accepted and waits (or is parked)."""
+        """Handle a new request: it was accepted, and waits in the queue or for a key."""
 
     def on_admit(self, request: RequestView, hit: int, need: int) -> None:
-        """A request got its first grant, or its first one after a preemption.
+        """Handle an admission, the first one or one after a preemption.
 
         Args:
             request: The request, running now.
@@ -99,17 +98,18 @@ class Lifecycle:
         """
 
     def on_preempt(self, request: RequestView, cause: str, lost_tokens: int) -> None:
-        """A running request yielded its KV.
+        """Handle the preemption of a running request.
 
         Args:
             request: The request, waiting again.
-            cause: ``shortage``, ``policy`` or ``executor``; ``paused`` if it keeps its KV
-                for now (if that goes later, it is told again, with ``shortage``).
-            lost_tokens: Computed tokens that it gave up.
+            cause: ``shortage``, ``policy`` or ``executor``; ``paused`` if it keeps its blocks.
+                If a paused request loses its blocks later, this is called again, with
+                ``shortage``.
+            lost_tokens: Computed tokens that it lost.
         """
 
     def on_finish(self, request: RequestView) -> None:
-        """A request ended; ``request.finish`` says how."""
+        """Handle the end of a request; ``request.finish`` has the reason."""
 
 
 def defines(component: object, method: Callable[..., object]) -> bool:
@@ -118,10 +118,9 @@ def defines(component: object, method: Callable[..., object]) -> bool:
 
 
 def overrides(component: object, name: str) -> bool:
-    """Whether a component (or its class) defines a method that its protocol declares.
+    """Return True if a component (or its class) defines a method that its protocol declares.
 
-    A method that is not overridden is never called, so that what a component does
-    not define costs nothing.
+    A method that is not overridden is never called, so that it costs nothing.
     """
     cls = component if isinstance(component, type) else type(component)
     implementation = getattr(cls, name, None)

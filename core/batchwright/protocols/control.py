@@ -1,4 +1,4 @@
-"""Step controls: caps on what a whole step may do."""
+"""Step controls: caps on a whole step."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from batchwright.step_view import StepView
 
 @frozen(kw_only=True)
 class Caps:
-    """Caps on one step; None leaves a cap where it is. Controls compose by minimum.
+    """Caps on one step; None leaves a cap unchanged. Controls compose by minimum.
 
     Args:
-        num_tokens: Tokens granted in all.
-        num_prefill_tokens: Tokens granted to requests whose debt is over 1.
-        num_decode_tokens: Tokens granted to running requests whose debt is 1. It does not
-            hold in a step that grants no other request anything.
+        num_tokens: Scheduled tokens in all.
+        num_prefill_tokens: Tokens of requests with more than one new token.
+        num_decode_tokens: Tokens of running requests with one new token. The cap does not hold
+            in a step that has no other scheduled tokens.
         num_admissions: Requests admitted.
         num_draft_tokens: Draft tokens a request.
     """
@@ -40,16 +40,16 @@ class Control(Component, Lifecycle):
     """
 
     def caps(self, view: StepView) -> Caps | None:
-        """Caps for the step that begins; None for none.
+        """Return the caps of the step that begins; None for none.
 
-        Called once a step in which anything could be granted.
+        Called once a step in which a request could be scheduled.
 
         Cost class: step.
         """
         return None
 
     def on_tokens(self, request: RequestView, payload: Any) -> None:
-        """A position asked for with ``ctx.call_at_tokens`` has been computed.
+        """Handle a token timer (``ctx.call_at_tokens``): that many tokens are computed.
 
         Cost class: event.
         """

@@ -1,4 +1,4 @@
-"""Estimators: how long a step takes."""
+"""Estimators: the time of a step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from batchwright.protocols.component import Component
 
 
 class StepShape(NamedTuple):
-    """What a step computes, as far as its time depends on it.
+    """The work of a step, as far as its time depends on it.
 
     A *decode* computes one token of a request, a *prefill* several of them (a chunk of a
     prompt, a recomputation, drafts to verify). Contexts are tokens whose KV was computed
@@ -20,7 +20,7 @@ class StepShape(NamedTuple):
         num_decodes: Requests that compute one token.
         decode_context: Their contexts, summed (tokens).
         num_prefills: Requests that compute several tokens.
-        num_prefill_tokens: What they compute (tokens).
+        num_prefill_tokens: The tokens that they compute.
         prefill_attention: ``q * (kv + q / 2)`` summed over them, for q tokens behind a
             context of kv: the pairs of query and key that attention looks at.
     """
@@ -36,7 +36,7 @@ class StepShape(NamedTuple):
         """The shape of a step.
 
         Args:
-            grants: For each request the tokens it computes, and its context.
+            grants: For each request its scheduled tokens and its context (tokens).
         """
         num_decodes = decode_context = num_prefills = num_prefill_tokens = 0
         prefill_attention = 0.0
@@ -74,7 +74,7 @@ class StepShape(NamedTuple):
         """This shape, and more requests that compute one token.
 
         Args:
-            count: How many.
+            count: Number of requests.
             context: Their contexts, summed (tokens).
         """
         return StepShape(
@@ -87,34 +87,34 @@ class StepShape(NamedTuple):
 
 
 class Estimator(Component):
-    """Step times: what components may know of them, and what a simulation runs on.
+    """Step times, as components know them and as a simulation uses them.
 
-    Other components ask it as ``ctx.estimator``: the one that ``scheduler.estimator``
-    names. A simulation's truth is another instance (``simulation.estimator``), unless
-    ``simulation.oracle_estimator`` says that components may know it; reports say so.
+    Other components use ``ctx.estimator``: the one that ``scheduler.estimator`` names. The true
+    times of a simulation come from another instance (``simulation.estimator``), unless
+    ``simulation.oracle_estimator`` lets components use that one; reports then say so.
 
-    It is ready when it is built: a file that it needs is read in ``__init__``, which
-    raises ConfigError for one that cannot be used. The same shape takes the same time,
-    always: it draws nothing by lot and remembers nothing.
+    It is ready when it is built: a file that it needs is read in ``__init__``, which raises
+    ConfigError for one that cannot be used. The same shape takes the same time, always: it uses
+    no random numbers and keeps no state.
 
     Faults: an exception counts as one of the component that asked.
     """
 
     @abstractmethod
     def step_time(self, shape: StepShape) -> float:
-        """How long a step takes (seconds, > 0), planning included.
+        """Return the time of a step (seconds, > 0), planning included.
 
-        Cost class: step; for those who ask about candidates, candidate.
+        Cost class: step; candidate, if it is asked about candidates.
         """
 
     def max_tokens(self, deadline: float, shape: StepShape, context: int = 0) -> int:
-        """How many tokens one more prefill may compute, so that the step is done in time.
+        """Return the most tokens that one more prefill may compute in the given time.
 
-        Override it where there is a shorter way than to try.
+        Override it if there is a faster way than to try.
 
         Args:
             deadline: Seconds that the step may take.
-            shape: What it computes anyway.
+            shape: The rest of the step.
             context: Tokens of that prefill that are computed already.
 
         Returns:
@@ -137,8 +137,8 @@ class Estimator(Component):
     def decode_times(self, num_decodes: int, context: int) -> Iterator[float]:
         """Times of steps in a row in which the same requests decode (seconds), endless.
 
-        Override it where that is cheaper to go through than to ask step by step; the
-        numbers must be those of ``step_time``, bit for bit.
+        Override it if that is cheaper than a call for each step. The numbers must be those of
+        ``step_time``, bit for bit.
 
         Args:
             num_decodes: The requests.

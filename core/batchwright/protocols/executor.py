@@ -51,10 +51,10 @@ class Tokenizer(Protocol):
 
 
 class OutputOracle(Protocol):
-    """How requests will be answered: what a simulated executor knows before it computes."""
+    """Answers of requests that a simulated executor knows before it computes."""
 
     def expect(self, request_id: str, num_output_tokens: int, token_id: int) -> None:
-        """Say how a request to come is answered.
+        """Set the answer of a future request.
 
         Args:
             request_id: Its id.
@@ -64,23 +64,23 @@ class OutputOracle(Protocol):
         ...
 
     def forget(self, request_id: str) -> None:
-        """Drop what was said of a request."""
+        """Drop the answer of a request."""
         ...
 
     def output_tokens(self, request_id: str) -> int | None:
-        """Tokens that a live request puts out if it is not cut; None: nothing was said."""
+        """Return the output tokens of a live request if it is not cut; None: unknown."""
         ...
 
 
 @frozen(kw_only=True)
 class ModelSettings:
-    """What the configuration says about the model (section ``[model]``).
+    """Configuration of the model (section ``[model]``).
 
     Args:
         path: Local Hugging Face folder, or the name of an embedded model.
         dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``.
         max_model_len: Longest request, prompt and outputs (tokens); None: the model's.
-        seed: Seed of sampling streams of requests that bring none.
+        seed: Seed of sampling streams of requests without one.
         attention: The attention backend to compute with, in order of preference.
         block_size: Tokens a block of the KV cache; 0: not known.
     """
@@ -95,20 +95,20 @@ class ModelSettings:
 
 @frozen(kw_only=True)
 class ModelInfo:
-    """What an executor found out about the model it loaded.
+    """Facts about the loaded model.
 
     Args:
-        name: For people.
+        name: Name for people.
         max_model_len: Longest request that it can serve (tokens).
         vocab_size: Token ids are below this.
         eos_token_ids: End-of-sequence tokens.
         kv_bytes_per_token: KV cache bytes a token, all layers.
         sliding_window: Longest attention span (tokens) if every layer has one.
-        tokenizer: None where the model has none.
-        special_tokens: Tokens that ``tokenizer.decode`` leaves out, by how they are written.
+        tokenizer: None if the model has none.
+        special_tokens: Tokens that ``tokenizer.decode`` leaves out, by their text.
         attention: Name of the attention backend in use.
-        attention_others: Name of each other one, and why it is not in use.
-        notes: What a person should know: sizes, device, threads, load time.
+        attention_others: Name of each other one, and the reason why it is not in use.
+        notes: Facts for people: sizes, device, threads, load time.
     """
 
     name: str
@@ -127,7 +127,7 @@ class ModelInfo:
 
 @contextmanager
 def _named(feature: str, method: str) -> Iterator[None]:
-    """Name the feature whose half fails: else it would look like the executor's fault."""
+    """Name the feature whose worker side fails: else it would look like the executor's fault."""
     try:
         yield
     except OUTSIDE:
@@ -138,7 +138,7 @@ def _named(feature: str, method: str) -> Iterator[None]:
 
 
 class Executor(Component):
-    """Runs plans: keeps per-request state from the deltas and answers tokens.
+    """Compute plans: keep the state of each request from the deltas, and return tokens.
 
     Order of calls: ``load`` once, ``allocate_kv`` once, then for every plan in order
     ``remove_request`` for each request that has ended, ``add_request`` for each new one,
@@ -153,44 +153,44 @@ class Executor(Component):
     that belongs to one request is answered in ``ModelOutput.errors`` instead.
 
     Attributes:
-        phases: Where ``execute`` may note what its time went to (``phases.lap``); the
-            engine puts its own here.
+        phases: Record of the time of parts of ``execute`` (``phases.lap``); the engine sets its
+            own here.
     """
 
     runs_in_background: ClassVar[bool] = False
-    """Whether plans may be computed on another thread, while the next one is made.
+    """True if plans may be computed on another thread, while the next one is made.
 
     With ``scheduler.pipeline_depth`` over 1 the engine then calls ``run``, ``recover`` and
     ``measure_limits`` on a thread of its own: one call at a time, plans in their order, none
     behind one that failed before ``recover``. ``load`` and ``allocate_kv`` come before that,
-    and ``close`` after it, on other threads. Halves of features are called there, too.
-    It gains where ``execute`` leaves Python's lock to others for most of its time.
+    and ``close`` after it, on other threads. Worker sides of features are called there, too. It
+    pays if ``execute`` releases Python's lock for most of its time.
     """
 
     def __init__(self, options: Any, ctx: Context) -> None:
         super().__init__(options, ctx)
         self._halves: dict[str, WorkerSide] = {}
         self._untaken: dict[str, str] = {}
-        """Reasons, by request that could not be taken up, until it is told that it ended."""
+        """Reasons, by request that could not be taken up, until its end is reported."""
         self.phases = Phases(MonotonicClock())
 
     def install(self, name: str, half: WorkerSide | None) -> None:
-        """Take up a feature's half; called before the first plan, once a feature."""
+        """Add the worker side of a feature; called before the first plan, once a feature."""
         if half is not None:
             self._halves[name] = half
 
     @property
     def output_oracle(self) -> OutputOracle | None:
-        """Knowledge of answers before they are computed; None if there is none."""
+        """Answers that are known before they are computed; None if there are none."""
         return None
 
     @property
     def has_worker_sides(self) -> bool:
-        """Whether features listen here: they may have something to say after any plan."""
+        """True if there are worker sides: each may answer after any plan."""
         return bool(self._halves)
 
     def run(self, plan: SchedulerOutput) -> ModelOutput:
-        """Compute one plan, with what features do around it; what an engine calls."""
+        """Compute one plan with the worker sides of features; called by the engine."""
         for name, half in self._halves.items():
             with _named(name, "before_step"):
                 half.before_step(plan, plan.extras.get(name))
@@ -205,7 +205,7 @@ class Executor(Component):
         return output
 
     def recover(self) -> None:
-        """Restart, with features' halves; what an engine calls after a failure."""
+        """Restart, with the worker sides of features; called by the engine after a failure."""
         self._untaken.clear()
         self.restart()
         for name, half in self._halves.items():
@@ -213,12 +213,12 @@ class Executor(Component):
                 half.on_restart()
 
     def inspect(self, settings: ModelSettings) -> ModelInfo | None:
-        """Find out what ``load`` would, as far as that needs no weights; nothing starts.
+        """Return the facts that ``load`` would return, as far as no weights are needed.
 
-        What it does not know is 0 or empty; None: it knows nothing.
+        Nothing starts. Unknown facts are 0 or empty; None: all are unknown.
 
         Raises:
-            ModelError: The model could not be served; says why.
+            ModelError: The model could not be served; it has the reason.
         """
         return None
 
@@ -227,7 +227,7 @@ class Executor(Component):
         """Load the model.
 
         Raises:
-            ModelError: It cannot be found, or not be served; says why.
+            ModelError: It cannot be found, or not be served; it has the reason.
         """
 
     @abstractmethod
@@ -263,15 +263,15 @@ class Executor(Component):
     def add_request(self, request: NewRequestData) -> None:
         """Take up a request: called once, before the first plan that computes it.
 
-        It may be called again after ``restart``, and for a new request of the same id
-        after ``remove_request``. Whatever it raises ends this request alone.
+        It may be called again after ``restart``, and for a new request of the same id after
+        ``remove_request``. An exception ends this request alone.
 
         Cost class: event.
         """
 
     @abstractmethod
     def remove_request(self, request_id: str) -> None:
-        """Drop what is kept of a request; unknown ids are ignored.
+        """Drop the state of a request; unknown ids are ignored.
 
         Cost class: event.
         """
@@ -289,23 +289,23 @@ class Executor(Component):
     def fast_forward(self, steps: FastForward) -> FastForwardOutput:
         """Compute steps in which the same requests decode; at least one.
 
-        An executor that overrides it knows beforehand what these steps bring, and when; the
-        clock is moved as if they were computed one by one. Simulated ones do.
+        An executor that overrides it knows the results and times of these steps beforehand, as
+        simulated ones do. The clock is moved as if the steps were computed one by one.
 
         Cost class: once for many steps.
         """
         raise NotImplementedError  # asked only where it is overridden
 
     def measure_limits(self, num_rows: int) -> Mapping[str, float]:
-        """What the machine allows, for who measures: called outside of steps.
+        """Measure the limits of the machine; called outside of steps.
 
         Args:
             num_rows: Tokens of a step.
 
         Returns:
-            Where it can be told: ``products_seconds``, the time that the matrix products
-            of the model's weights with so many rows take by themselves as the executor
-            computes them, ``plain_products_seconds`` as the library below it does, and
+            Known limits of: ``products_seconds``, the time of the matrix products of the
+            model's weights alone with so many rows as the executor computes them;
+            ``plain_products_seconds``, as the library below it computes them;
             ``memory_bytes_per_second``, read and written, of a large copy.
         """
         return {}

@@ -1,4 +1,4 @@
-"""Features: parts that only make sense together, shipped and switched as one."""
+"""Features: components that only make sense together, shipped and selected as one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class FeatureComponent:
 
 
 class WorkerSide:
-    """What a feature does where the model is computed.
+    """The part of a feature that works beside the executor.
 
     It is made by ``Feature.worker_side`` and may live in another process, or on another
     thread (``Executor.runs_in_background``): it sees plans and answers, nothing of the
@@ -38,67 +38,67 @@ class WorkerSide:
         """Prepare a step.
 
         Args:
-            plan: What is to be computed.
-            extra: What the scheduler half said (``plan.extras[name]``), or None.
+            plan: The plan of the step.
+            extra: Metadata from the scheduler's side (``plan.extras[name]``), or None.
         """
 
     def after_step(self, plan: SchedulerOutput, output: ModelOutput) -> Any:
-        """Look at what was computed.
+        """Look at the result of a step.
 
         Returns:
-            What the scheduler half is told; None: nothing.
+            Data for the scheduler's side; None: nothing.
         """
         return None
 
     def on_restart(self) -> None:
-        """The executor was restarted: requests and the KV cache's content are lost."""
+        """Handle a restart of the executor: requests and the content of the KV cache are lost."""
 
 
 class Feature(Component, Lifecycle):
-    """Several parts under one name: ``[[feature]] use = "..."`` switches all of them.
+    """Several components under one name: ``[[feature]] use = "..."`` selects all of them.
 
-    Its parts take their place behind those that the TOML lists. A request speaks to it
-    through ``Request.features[name]``; one that speaks to a feature that is not
-    configured is refused.
+    Its components come after those that the TOML lists. A request passes data to it by
+    ``Request.features[name]``. A request with data for a feature that is not configured is
+    refused.
 
     Faults: an exception in ``check`` refuses the request; one in ``build_metadata``,
     ``update_from_worker`` or ``on_restart`` is counted, and several in a row end the run with
-    PluginError. An exception in the executor half is a failure of the step.
+    PluginError. An exception in the worker side is a failure of the step.
     """
 
     def components(self) -> Sequence[FeatureComponent]:
-        """The components that belong to it. Called once, before they are built."""
+        """Return the components that belong to it. Called once, before they are built."""
         return ()
 
     def worker_side(self) -> WorkerSide | None:
-        """Make the half that works where the model is computed. Called once."""
+        """Make the part that works beside the executor. Called once."""
         return None
 
     def check(self, request: RequestView, data: Any) -> str | None:
-        """Check what a request says to this feature; why it is refused, or None.
+        """Check the data of a request for this feature; return the reason to refuse it, or None.
 
         Cost class: event.
         """
         return None
 
     def build_metadata(self, plan: SchedulerOutput) -> Any:
-        """What the executor half is told with a plan; None: nothing.
+        """Return the metadata that is sent to the worker side with a plan; None: nothing.
 
         Cost class: step.
         """
         return None
 
     def update_from_worker(self, extra: Any) -> None:
-        """What the executor half answered; called only if it did.
+        """Take the answer of the worker side; called only if there is one.
 
         Cost class: step.
         """
 
     def on_restart(self) -> None:
-        """The executor failed: what was said with plans in flight will not be answered.
+        """Handle a failure of the executor: metadata of plans in flight will not be answered.
 
-        A request that is parked until an answer comes must be woken (``ctx.signal``), or asked
-        for again with the next plan.
+        For a request that waits for such an answer, call ``ctx.signal``, or ask again with the
+        next plan.
 
         Cost class: event.
         """

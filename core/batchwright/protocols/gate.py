@@ -1,4 +1,4 @@
-"""Admission gates: whether a request may enter."""
+"""Admission gates: the admission of waiting requests."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from batchwright.verdicts import ADMIT, Verdict
 
 
 class Gate(Component, Lifecycle):
-    """Whether a request may enter, in up to four phases; define those you need.
+    """Decide about the admission of requests, in up to four phases; define those you need.
 
-    Gates compose: they are asked in the order of the TOML file, and the first answer
-    other than ADMIT counts. A gate is asked about running requests never. Where a request
-    may displace running ones, ``view`` shows them as if they waited already, and their
-    blocks as free.
+    Gates compose: they are asked in the order of the TOML file, and the first answer other than
+    ADMIT counts. A gate is never asked about a running request. If a request may preempt
+    running ones, ``view`` shows those as waiting, and their blocks as free.
 
-    Allowed answers, and what each does: see ``batchwright.verdicts``.
+    Allowed answers and their effects: see ``batchwright.verdicts``.
 
     Faults: an exception, or an answer that is no Verdict, ends the request that was
     asked about with FINISHED_ERROR; in ``open`` the step goes on as if it were open.
@@ -28,17 +27,17 @@ class Gate(Component, Lifecycle):
     def pre_enqueue(self, request: RequestView) -> Verdict:
         """Judge a request when it arrives.
 
-        ADMIT, Reject (add_request raises RequestRefusedError) or Park; a Skip or Stop
-        here is a fault.
+        Allowed are ADMIT, Reject (add_request raises RequestRefusedError) and Wait; a Defer or
+        Stop here is a fault.
 
         Cost class: event.
         """
         return ADMIT
 
     def open(self, view: StepView) -> bool:
-        """Whether anybody may be admitted in this step.
+        """Return True if requests may be admitted in this step.
 
-        Called once a step in which something waits and could be admitted.
+        Called once a step in which a request waits and could be admitted.
 
         Cost class: step.
         """
@@ -52,12 +51,12 @@ class Gate(Component, Lifecycle):
         return ADMIT
 
     def filter(self, request: RequestView, need: Need, hit: PrefixHit, view: StepView) -> Verdict:
-        """Judge the next request when it is known what it needs.
+        """Judge the next request when its need is known.
 
         Args:
             request: The candidate.
-            need: Blocks for its grant and for all of its known tokens.
-            hit: What the prefix cache holds of it.
+            need: Blocks for its scheduled tokens, and for all of its known tokens.
+            hit: Its tokens and blocks in the prefix cache.
             view: The step so far.
 
         Cost class: candidate.
@@ -65,7 +64,7 @@ class Gate(Component, Lifecycle):
         return ADMIT
 
     def on_timer(self, payload: Any) -> None:
-        """A time asked for with ``ctx.call_at`` has come.
+        """Handle a clock timer (``ctx.call_at``): its time has come.
 
         Cost class: event.
         """

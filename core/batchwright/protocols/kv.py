@@ -1,4 +1,4 @@
-"""KV managers: which blocks hold which request's keys and values."""
+"""KV managers: the blocks that hold the keys and values of requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from batchwright.request_view import RequestView
 
 @frozen
 class PrefixHit:
-    """What the prefix cache holds of a request.
+    """A request's tokens in the prefix cache.
 
     Args:
         num_tokens: Tokens that need not be computed, at most num_tokens - 1.
@@ -35,7 +35,7 @@ class Need(NamedTuple):
     """Blocks that an admission takes from the free pool, idle hits included.
 
     Args:
-        num_step_blocks: For the grant of this step.
+        num_step_blocks: For the scheduled tokens of this step.
         num_full_blocks: For all known tokens, prompt and outputs so far.
     """
 
@@ -70,7 +70,7 @@ class KVManager(Component, Lifecycle):
 
     @property
     def usage(self) -> float:
-        """Share of usable blocks that are in use, 0..1."""
+        """Share of usable blocks that are in use (0..1)."""
         return 1 - self.num_free_blocks / max(1, self.num_usable_blocks)
 
     @abstractmethod
@@ -81,9 +81,9 @@ class KVManager(Component, Lifecycle):
         """
 
     def hit_length(self, request: RequestView) -> int:
-        """Tokens that ``lookup`` would find now, for policies that ask often.
+        """Return the tokens that ``lookup`` would find now, for policies that ask often.
 
-        Override it where that is cheaper to keep current than to look up.
+        Override it if that is cheaper to keep current than to look up.
 
         Cost class: candidate.
         """
@@ -103,12 +103,12 @@ class KVManager(Component, Lifecycle):
         """Give a request slots for its first ``num_tokens`` positions.
 
         Args:
-            request: Who gets them.
-            num_tokens: Positions that must have a slot: computed, granted, lookahead.
+            request: The request.
+            num_tokens: Positions that must have a slot: computed, scheduled, lookahead.
             num_final_tokens: Positions that will be computed when this step is done
                 and whose tokens cannot change (no drafts): full blocks among them are
                 published to the prefix cache, for requests later in the same step too.
-            hit: What ``lookup`` found, for a request that holds no blocks yet.
+            hit: The result of ``lookup``, for a request that holds no blocks yet.
 
         Returns:
             Ids of the blocks taken anew (adopted hits not among them), or None if the
@@ -122,9 +122,9 @@ class KVManager(Component, Lifecycle):
     ) -> list[list[int]]:
         """Give slots to many requests that compute one more token each in this step.
 
-        It stands for a call of ``allocate`` for each of them, in this order, and may be left
-        out: that is what it does here. Override it where doing it for all together is cheaper.
-        Most decodes need no block and complete none; those are not mentioned.
+        It is equivalent to a call of ``allocate`` for each of them, in this order, which is the
+        default. Override it if one call for all is cheaper. Most decodes need no block and
+        complete none; those are not passed.
 
         Args:
             growing: Requests whose next token needs a new block; there is a free one for each.
@@ -144,12 +144,12 @@ class KVManager(Component, Lifecycle):
     def fast_forward_decodes(
         self, growing: Sequence[RequestView], filling: Sequence[RequestView]
     ) -> None:
-        """Do what ``allocate_decodes`` does in several steps, for all these steps at once.
+        """Do the work of ``allocate_decodes`` of several steps at once.
 
-        A simulation calls it where nothing but decodes happens for many steps. It may be left
-        out: such a simulation computes each step by itself, which takes longer. The tokens of
-        all these steps are known when it is called. It leaves what ``allocate_decodes`` leaves
-        when it is called once a step, block ids included.
+        A simulation calls it if nothing but decodes happens for many steps. Without it the
+        simulation computes each step by itself, which takes longer. The tokens of all these
+        steps are known when it is called. The result is that of a call of ``allocate_decodes``
+        for each step, block ids included.
 
         Args:
             growing: Requests that need a new block, those of the first step first; a request
@@ -165,9 +165,9 @@ class KVManager(Component, Lifecycle):
         """A copy of a request's block table; empty if it holds none."""
 
     def num_own_blocks(self, request: RequestView) -> int:
-        """Blocks that only this request holds: what its end would give to others.
+        """Return the number of blocks that only this request holds: its end frees them.
 
-        Override it where blocks are shared. O(blocks of the request).
+        Override it if blocks are shared. O(blocks of the request).
 
         Cost class: shortage.
         """
@@ -179,11 +179,11 @@ class KVManager(Component, Lifecycle):
 
         Args:
             request: The request.
-            cause: ``finished``, ``preempted`` or ``aborted``: a manager may keep longer what
-                is likely to be found again.
+            cause: ``finished``, ``preempted`` or ``aborted``: a manager may keep blocks longer
+                that are likely to be found again.
 
         Returns:
-            The blocks, to be given to ``free`` once nothing in flight touches them.
+            The blocks, to be given to ``free`` once no step in flight uses them.
         """
 
     @abstractmethod
@@ -192,23 +192,23 @@ class KVManager(Component, Lifecycle):
 
     @abstractmethod
     def unpublish(self, request: RequestView, num_tokens: int) -> None:
-        """Take back what was published of a request beyond its first tokens.
+        """Withdraw the published blocks of a request beyond its first tokens.
 
         Called when the request leaves the plan that was to compute them.
         """
 
     def unpublish_blocks(self, block_ids: Sequence[int]) -> None:
-        """Take back that lookups find some blocks, wherever they are.
+        """Withdraw published blocks: no lookup finds them any more.
 
         Called when the step that was to compute them failed. They may be held by several
-        requests, detached, or free; each request that still holds one gives up its table
-        right afterwards. Override it where blocks are published.
+        requests, detached, or free; each request that still holds one loses its table right
+        afterwards. Override it if blocks are published.
         """
 
     def published_blocks(self) -> Iterable[int]:
         """Blocks that lookups can find, for the ``invariants`` observer and tests.
 
-        Override it where blocks are published. O(blocks).
+        Override it if blocks are published. O(blocks).
         """
         return ()
 
@@ -217,15 +217,15 @@ class KVManager(Component, Lifecycle):
         """Forget every cached block.
 
         Returns:
-            Whether it was done; False, and nothing changed, while blocks are in use.
+            True if it was done. False, and nothing changed, while blocks are in use.
         """
 
     def forget(self, request: RequestView) -> None:
-        """Drop what is remembered of an ended request (e.g. its hashes)."""
+        """Drop the records of an ended request (e.g. its hashes)."""
 
     @abstractmethod
     def audit(self, tables: dict[str, list[int]]) -> Iterator[str]:
-        """Check the manager's own books, for the ``invariants`` observer and tests.
+        """Check the manager's own records, for the ``invariants`` observer and tests.
 
         Args:
             tables: Detached blocks by a name of your choice, to be counted as held.
@@ -237,7 +237,7 @@ class KVManager(Component, Lifecycle):
 
 
 class Hasher(Component):
-    """The hash that identifies a block's content. Part of a KV manager.
+    """The hash that identifies a block's content. Subcomponent of a KV manager.
 
     It must be the same in every process and at every time. KV managers refuse one
     with fewer than 16 bytes, since equal hashes mean equal KV.
@@ -252,7 +252,7 @@ class Hasher(Component):
 
 
 class Eviction(Component):
-    """The free blocks, and which of them goes first. Part of a KV manager.
+    """The free blocks, and the order of their reuse. Subcomponent of a KV manager.
 
     All operations O(1) or O(log n).
     """
@@ -267,11 +267,11 @@ class Eviction(Component):
 
     @abstractmethod
     def add_empty(self, block_ids: Sequence[int]) -> None:
-        """Free blocks that hold nothing worth keeping, first to be taken first."""
+        """Add free blocks without content to keep; the first is taken first."""
 
     @abstractmethod
     def add_cached(self, block_ids: Sequence[int]) -> None:
-        """Free blocks that the prefix cache can find, first to be taken first."""
+        """Add free blocks that the prefix cache can find; the first is taken first."""
 
     @abstractmethod
     def take(self) -> int:
@@ -280,7 +280,7 @@ class Eviction(Component):
     def take_many(self, count: int) -> list[int]:
         """Remove and return the blocks to use next; there are so many.
 
-        Override it where that is cheaper than to take them one by one.
+        Override it if that is cheaper than to take them one by one.
         """
         return [self.take() for _ in range(count)]
 

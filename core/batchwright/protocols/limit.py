@@ -1,4 +1,4 @@
-"""Limits: an upper bound on one request's grant."""
+"""Limits: an upper bound on the scheduled tokens of one request."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from batchwright.step_view import StepView
 
 
 class Limit(Component, Lifecycle):
-    """An upper bound on one request's grant in one step. Limits compose by minimum.
+    """An upper bound on one request's tokens in one step. Limits compose by minimum.
 
     Faults: an exception or an answer that is no integer >= 0 ends the request with
     FINISHED_ERROR.
     """
 
     affects_decode: ClassVar[bool] = False
-    """Whether it wants to be asked about a debt of one token. If any limit does, no
-    request is left out of the scan, and a step costs what runs."""
+    """True if it is asked about requests with one new token, too. With such a limit no request
+    joins the decode batch, and a step visits every running request."""
 
     @abstractmethod
     def max_tokens(self, request: RequestView, num_tokens: int, view: StepView) -> int:
-        """Bound a grant.
+        """Return the most tokens that a request computes in this step.
 
         Args:
-            request: Who would get it.
-            num_tokens: What it would get: its debt, cut by earlier limits.
+            request: The request.
+            num_tokens: Its new tokens, cut by earlier limits.
             view: The step so far.
 
         Returns:
-            Tokens, 0 to ``num_tokens``; 0 leaves it out of this step (a waiting
-            request then ends the scan).
+            Tokens, 0 to ``num_tokens``. 0 leaves the request out of this step; if it is a
+            waiting one, the scan ends.
 
-        Cost class: candidate (once a grant).
+        Cost class: candidate (once a request).
         """

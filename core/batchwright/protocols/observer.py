@@ -1,4 +1,4 @@
-"""Observers: watch, never decide."""
+"""Observers: watch steps and requests, decide nothing."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from batchwright.step_record import StepRecord
 
 
 class Observer(Component, Lifecycle):
-    """Watches steps and requests. Any number, in the order of the TOML file.
+    """A watcher of steps and requests. Any number, in the order of the TOML file.
 
     Faults: an observer that raises is disabled with one warning.
     """
 
     def on_step(self, record: StepRecord) -> None:
-        """A plan was made.
+        """Handle a plan.
 
         Args:
-            record: The plan and how it came about; valid during the call only.
+            record: The plan and its circumstances; valid during the call only.
 
         Cost class: step.
         """
 
     def on_outputs(self, outputs: StepOutputs) -> None:
-        """A step's results were committed.
+        """Handle the committed results of a step.
 
         Cost class: step.
         """
 
     def summary(self) -> dict[str, object]:
-        """What it has seen, for tables and JSON; called at the end, or any time."""
+        """Return its results, for tables and JSON; called at the end, or any time."""
         return {}

@@ -1,4 +1,4 @@
-"""Scheduling policies: in what order requests are served."""
+"""Scheduling policies: the order in which requests are served."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class SchedulingPolicy(Component, Lifecycle):
     The shortest policy defines ``key``. One whose order changes while requests wait
     calls ``self.queue.rekey(request)``, or returns another queue from ``make_queue``.
 
-    Faults: a ``key`` that raises or returns what is no number ends that request with
-    FINISHED_ERROR. A queue whose ``peek`` raises falls back to arrival order for that
-    step; three times in a row end the run with PluginError.
+    Faults: a ``key`` that raises or does not return a number ends that request with
+    FINISHED_ERROR. A queue whose ``peek`` raises falls back to arrival order for that step;
+    three times in a row end the run with PluginError.
     """
 
     default_victim: ClassVar[str] = ""
@@ -65,44 +65,45 @@ class SchedulingPolicy(Component, Lifecycle):
     def running_key(self, request: RequestView) -> Key:
         """Order in which running requests are served when they contend.
 
-        Asked only in a step in which a request may get less than its debt; if it is
-        not overridden, running requests are served in the order of admission.
+        Called only in a step in which a request may get fewer tokens than its new tokens. If it
+        is not overridden, running requests are served in the order of admission.
 
         Cost class: shortage (once a running request in such a step).
         """
         return 0
 
     def running_to_preempt(self, view: StepView) -> Iterable[Preempt]:
-        """Name running requests that give up their seats, and maybe their blocks, for others.
+        """Return the running requests that the policy preempts, with or without their blocks.
 
-        Called at the beginning of a step if requests wait and something has changed
-        since the last call: an arrival, an end, an admission, a preemption, a mark, an
-        alarm, a notice. A request that yields returns to the queue and is not admitted again in
-        the same step; ``scheduler.max_policy_preemptions`` bounds how often a request yields
-        in its life (``request.num_policy_preemptions``). Others are admitted in the same step
-        as far as there is room; ``self.queue.first(n)`` are those that come next.
+        Called at the beginning of a step if requests wait and something has changed since the
+        last call: an arrival, an end, an admission, a preemption, a token timer, a clock timer,
+        a signal. A preempted request returns to the queue and is not admitted again in the same
+        step. ``scheduler.max_policy_preemptions`` bounds the policy preemptions of a request
+        (``request.num_policy_preemptions``). Others are admitted in the same step if there is
+        room; ``self.queue.first(n)`` are the next ones.
 
         Cost class: event.
         """
         return ()
 
     def preempts(self, waiting: RequestView, running: RequestView) -> bool:
-        """Whether the head of the queue may take a running request's place.
+        """Return True if the head of the queue may take the place of a running request.
 
-        Called when the head finds no seat (and something has changed since it found none)
-        or no blocks, with the running request that the victim plugin names of those that
-        are not immune, and once more with the two exchanged: it must be True one way only.
-        For a seat the other pauses; for blocks it releases its own. It gives way only if the
-        newcomer is certain to be admitted then: its gates and limits are asked as if the
-        other waited already. If its blocks are not enough, further requests are named, for
-        all of which this must be so; if they are not enough together, none gives way.
+        Called when the head finds no seat (and something has changed since it found none) or no
+        blocks, with the running request that the victim plugin names of those that are not
+        immune, and once more with the two exchanged: it must be True one way only. For a seat
+        the running request is paused; for blocks it is preempted without them. It is preempted
+        only if the waiting request is then certain to be admitted: the gates and limits are
+        asked as if the other waited already. If its blocks are not enough, further requests are
+        named, and the answer must be True for each. If all of them are not enough, none is
+        preempted.
 
         Cost class: shortage.
         """
         return False
 
     def account(self, request: RequestView) -> Hashable:
-        """The account that pays for this request, e.g. ``request.client``.
+        """Account that this request is charged to, e.g. ``request.client``.
 
         Called once a request, when it is added. If it is overridden the core keeps
         ``ctx.usage[account]`` for the policy to read.
@@ -112,13 +113,13 @@ class SchedulingPolicy(Component, Lifecycle):
         return None
 
     def on_tokens(self, request: RequestView, payload: Any) -> None:
-        """A position asked for with ``ctx.call_at_tokens`` has been computed.
+        """Handle a token timer (``ctx.call_at_tokens``): that many tokens are computed.
 
         Cost class: event.
         """
 
     def on_timer(self, payload: Any) -> None:
-        """A time asked for with ``ctx.call_at`` has come.
+        """Handle a clock timer (``ctx.call_at``): its time has come.
 
         Cost class: event.
         """

@@ -1,4 +1,4 @@
-"""Predictors: how long an output will be."""
+"""Predictors: the expected length of outputs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from batchwright.request_view import RequestView
 
 
 class Predictor(Component, Lifecycle):
-    """Estimates that other components ask for through ``ctx.predict``.
+    """Estimates of output lengths, for components that call ``ctx.predict``.
 
-    It may learn from what happened (``on_finish``). An estimate is kept with the request
-    until it is asked for anew.
+    It may learn from ended requests (``on_finish``). An estimate is kept with the request until
+    it is asked for anew.
 
     Faults: an exception, or an answer that is no finite number >= 0 for each request,
     falls back to the request's cap on output tokens; several in a row end the run with
@@ -22,22 +22,22 @@ class Predictor(Component, Lifecycle):
     """
 
     reads_truth: ClassVar[bool] = False
-    """Whether it reads true lengths, from ``ctx.components["output_oracle"]``
-    (``OutputOracle``): it can be had in simulations alone, and reports say so."""
+    """True if it reads true lengths, from ``ctx.components["output_oracle"]``
+    (``OutputOracle``). Such a predictor works in simulations only, and reports name it."""
 
     @abstractmethod
     def output_tokens(self, requests: Sequence[RequestView]) -> Sequence[float]:
-        """Estimate how many tokens each request will have put out at its end.
+        """Estimate the number of output tokens of each request at its end.
 
         Args:
             requests: Live requests; one batch, so that a model can be asked once.
 
         Returns:
-            Tokens in all (those that are out already included), one number a request.
+            Output tokens in all, those so far included; one number a request.
 
         Cost class: event.
         """
 
     def summary(self) -> dict[str, object]:
-        """How well it did, for tables and JSON; called at the end, or any time."""
+        """Return figures of its accuracy, for tables and JSON; called at the end, or any time."""
         return {}

@@ -1,4 +1,4 @@
-"""Preemption: what becomes of the KV of a request that yields."""
+"""Preemption: the treatment of the KV of a preempted request."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from batchwright.request_view import RequestView
 
 
 class Preemption(Component, Lifecycle):
-    """Care for the KV of a request that is preempted.
+    """Treatment of the KV of a preempted request.
 
     Faults: an exception, or another answer than 0, counts as 0 kept tokens; three in a row
     end the run with PluginError.
@@ -17,17 +17,16 @@ class Preemption(Component, Lifecycle):
 
     @abstractmethod
     def keep(self, request: RequestView, block_ids: list[int]) -> int:
-        """Take care of a request's KV before its blocks are given up.
+        """Save a request's KV before its blocks are returned, if it can be saved.
 
         Args:
-            request: The request that yields; its count of computed tokens is still the old
-                one.
+            request: The preempted request; its count of computed tokens is still the old one.
             block_ids: Its block table.
 
         Returns:
-            0: no token's KV is kept elsewhere (tokens), so all of them are computed again,
-            but for what the prefix cache still holds. No other answer is accepted yet:
-            there is no place to keep KV in.
+            Tokens whose KV is kept elsewhere: 0. All tokens are then computed again, except those
+            that the prefix cache still holds. No other answer is accepted yet: there is no
+            place to keep KV in.
 
         Cost class: event.
         """

@@ -11,15 +11,17 @@ from batchwright.request_view import RequestView
 class Resource(Component, Lifecycle):
     """A second resource, reserved in one transaction with the KV blocks.
 
-    ``reserve`` and ``release`` come in pairs: a reservation ends when the request
-    yields or ends, or at once if the admission that it belongs to fails.
+    ``reserve`` and ``unreserve`` come in pairs: a reservation ends when the request is
+    preempted or ends, or at once if its admission fails.
 
-    Faults: an exception ends the request with FINISHED_ERROR; a resource that raises
-    in ``release`` is reported, and the request goes on.
+    Faults: an exception ends the request with FINISHED_ERROR; a resource that raises in
+    ``unreserve`` is reported, and the request continues.
     """
 
     def never(self, request: RequestView) -> str | None:
-        """Why this request could never be served, or None. Called by add_request.
+        """Return the reason why this request could never be served, or None.
+
+        Called by add_request.
 
         Cost class: event.
         """
@@ -27,26 +29,26 @@ class Resource(Component, Lifecycle):
 
     @abstractmethod
     def reserve(self, request: RequestView) -> bool:
-        """Take what the request needs to run; False, and nothing taken, if it is short.
+        """Reserve the need of a request; return False, and reserve nothing, if there is too little.
 
-        Called when it is admitted, each time.
+        Called at each admission of the request.
 
         Cost class: candidate.
         """
 
     @abstractmethod
     def unreserve(self, request: RequestView) -> None:
-        """Give back what ``reserve`` took. Called once for each success of it.
+        """Return the reservation of a request. Called once for each success of ``reserve``.
 
         Cost class: event.
         """
 
     def waits_for(self, request: RequestView) -> str | None:
-        """The key that is released when ``reserve`` could succeed, or None.
+        """Return the key that is signalled when ``reserve`` could succeed, or None.
 
-        With a key the request leaves the scan until ``ctx.signal(key)`` and those
-        behind it are looked at; with None it ends the scan like missing blocks.
+        With a key the request leaves the scan until ``ctx.signal(key)``, and those behind it
+        are looked at. With None it ends the scan, as missing blocks do.
 
-        Cost class: candidate (only after ``reserve`` answered False).
+        Cost class: candidate (only after ``reserve`` returned False).
         """
         return None

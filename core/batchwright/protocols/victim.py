@@ -12,8 +12,8 @@ from batchwright.step_view import Running, StepView
 class Victim(Component, Lifecycle):
     """The choice of the request that is preempted when a running one gets no blocks.
 
-    Faults: an exception, or an answer that is not running, falls back to the running
-    tail; three in a row end the run with PluginError.
+    Faults: an exception, or an answer that is not running, falls back to the last running
+    request; three in a row end the run with PluginError.
     """
 
     @abstractmethod
@@ -23,7 +23,7 @@ class Victim(Component, Lifecycle):
         Args:
             running: Running requests in order of admission, never empty; iterates and
                 reverses without copying.
-            needy: Who needs blocks.
+            needy: The request that gets no blocks.
             view: The step so far.
 
         Cost class: shortage (once a victim).

@@ -1,4 +1,4 @@
-"""Workloads: what arrives when, in a simulation."""
+"""Workloads: the arrivals of a simulation."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ _NO_HINTS: Mapping[str, Any] = {}
 
 @define(kw_only=True)
 class Arrival:
-    """A request to come, and how long its answer will be.
+    """A future request, and the length of its answer.
 
     Args:
-        time: When it arrives (seconds from the beginning of the workload).
+        time: Time of its arrival (seconds from the beginning of the workload).
         prompt_token_ids: Its prompt. Equal prefixes mean shared KV.
         num_output_tokens: Tokens that it puts out before it ends by itself, the one that
             ends it included; known to the executor alone.
         max_tokens: Its cap; None: ``simulation.max_tokens`` decides.
         output_token_id: The token that its output repeats; None: one of its own.
         request_id: Unique among live requests; None: it is counted.
-        client: Whose it is.
+        client: Its sender.
         group: A conversation or program that it belongs to.
         priority: Smaller is more urgent.
         slo_class: Name of a service class.
         deadline: Seconds after its arrival.
-        hints: Anything that a policy understands.
+        hints: Values for policies that know their keys.
     """
 
     time: float
@@ -49,10 +49,10 @@ class Arrival:
 
 
 class Workload(Component):
-    """A trace that is read, or arrivals that are made. One for a simulation.
+    """A trace, or generated arrivals. One for a simulation.
 
-    Chance comes from ``ctx.stream(name)``, a stream of its own for each source of it, so
-    that runs that differ in one are equal in the others.
+    Random numbers come from ``ctx.stream(name)``, one stream for each source, so that runs that
+    differ in one source are equal in the others.
 
     Faults: an exception ends the simulation; a line of a file that cannot be read is a
     ConfigError that names file, line and what was expected.
@@ -60,14 +60,15 @@ class Workload(Component):
 
     @abstractmethod
     def arrivals(self) -> Iterator[Arrival]:
-        """What arrives whatever happens, in order of time; each call begins anew.
+        """Yield the arrivals that do not depend on the service, in order of time.
 
-        It may be endless, and is read as far as the simulation gets.
+        Each call starts at the beginning. The sequence may be endless, and is read as far as
+        the simulation gets.
         """
 
     @classmethod
     def recognizes(cls, head: str) -> bool:  # noqa: ARG003 - for those that override it
-        """Whether a file is one of its traces, for those who name the file alone.
+        """Return True if a file is one of its traces, for a workload that is named by its file.
 
         Args:
             head: The first 4096 characters of it; empty if it is no text.
@@ -75,10 +76,10 @@ class Workload(Component):
         return False
 
     def on_finish(self, arrival: Arrival, request: RequestView) -> Iterable[Arrival]:
-        """What arrives because a request has ended: the next turn, the next client's task.
+        """Return the arrivals that follow the end of a request, such as the next turn.
 
         Args:
-            arrival: What ``arrivals`` or an earlier ``on_finish`` said of it.
+            arrival: Its arrival, from ``arrivals`` or an earlier ``on_finish``.
             request: The ended request; its outputs are those of the executor.
 
         Returns:
@@ -89,11 +90,11 @@ class Workload(Component):
         return ()
 
     def on_refuse(self, arrival: Arrival, time: float) -> Iterable[Arrival]:
-        """Return what arrives although a request was refused: its client goes on.
+        """Return the arrivals that follow a refused request: its client continues.
 
         Args:
-            arrival: What ``arrivals``, ``on_finish`` or ``on_refuse`` said of it.
-            time: When that was (seconds).
+            arrival: Its arrival, from ``arrivals``, ``on_finish`` or ``on_refuse``.
+            time: Time of the refusal (seconds).
 
         Returns:
             Arrivals, not before ``time``.
@@ -105,9 +106,9 @@ class Workload(Component):
     @property
     @abstractmethod
     def max_output_tokens(self) -> int:
-        """The longest output that it asks for (tokens), as far as that is known."""
+        """Longest output that it asks for (tokens), as far as that is known."""
 
     @property
     def rate(self) -> float | None:
-        """Mean arrivals a second; None where it depends on what is served."""
+        """Mean arrivals a second; None if they depend on the service."""
         return None

@@ -1,4 +1,4 @@
-"""What every waiting queue can do."""
+"""The interface of every waiting queue."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class WaitingQueue(ABC):
         try:
             while len(taken) < count and (request := self.peek()) is not None:
                 taken.append((request, self.remove(request)))
-        finally:  # a key that raises must not cost anybody its place
+        finally:  # a key that raises must not cost any request its place
             for request, ticket in reversed(taken):
                 self.restore(request, ticket)
         return [request for request, _ in taken]

@@ -16,13 +16,13 @@ def _same(_request: RequestView) -> int:
 
 
 class GroupedQueue(WaitingQueue):
-    """Serves the group with the smallest key; within it, the smallest member key.
+    """Serve the group with the smallest key; within it, the smallest member key.
 
-    A group's key may grow at any time, as the service that it has received does: the
-    first group's is asked for again at each ``peek``. Tell it with ``rekey_group``
-    when one falls: O(log groups), whatever the group's size. Ties fall to the group
-    that was there first (and has had a live request since), then to the member that
-    was. A restored or requeued member keeps its place in its group.
+    A group's key may grow at any time, as the service that it has received does: the first
+    group's is asked for again at each ``peek``. Call ``rekey_group`` when one falls: O(log
+    groups), for any size of the group. Ties fall to the group that was there first (and has had
+    a live request since), then to the member that was. A restored or requeued member keeps its
+    place in its group.
 
     Args:
         group_of: The group of a request; asked once, when it is queued.

@@ -53,8 +53,8 @@ class KeyedQueue(WaitingQueue):
     def rekey(self, request: RequestView) -> None:
         """Ask for a request's key again; its order among equals stays.
 
-        The new key of one that is not in the queue now (skipped, parked, running)
-        counts when it comes back.
+        The new key of a request that is not in the queue now (deferred, waiting for a key,
+        running) counts when it comes back.
 
         Raises:
             KeyError: It was never in the queue, or has left it for good.

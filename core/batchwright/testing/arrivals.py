@@ -21,7 +21,7 @@ def random_arrivals(
 
     Args:
         seed: Another seed is another workload.
-        num_requests: How many.
+        num_requests: Their number.
         longest: Longest prompt (tokens).
         fields: Fields of Request that all of them get.
 
@@ -73,7 +73,7 @@ def odd_requests(**fields: Any) -> list[Request]:
 
 
 def _context(chance: random.Random) -> dict[str, Any]:
-    """What a request says of itself beside its prompt."""
+    """Return the fields of a request beside its prompt."""
     client, slo_class = chance.choice(_CLIENTS), chance.choice(_CLASSES)
     return {
         "client": client,

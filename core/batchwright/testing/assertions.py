@@ -49,7 +49,7 @@ def check_outputs(
     Args:
         requests: Ended requests.
         outputs: Their output tokens by id, as they were delivered.
-        model: What the executor computes.
+        model: The model of the executor.
         max_model_len: Longest sequence, prompt and outputs (tokens).
 
     Raises:

@@ -30,7 +30,7 @@ class Shape:
 
     Args:
         computed: Tokens before the step.
-        granted: Tokens in it.
+        granted: Scheduled tokens in it.
     """
 
     computed: int
@@ -42,15 +42,15 @@ class Case:
     """A model's attention and the requests of one step.
 
     Args:
-        requests: Who is computed.
+        requests: The computed requests.
         num_kv_heads: Key and value heads.
         group_size: Query heads that share one of them.
         head_size: Elements a head.
         block_size: Tokens a block.
         windows: By layer, tokens that a query sees; None: all.
-        dtype: What is computed in.
+        dtype: Type of the computation.
         softcap: Cap of the scores, or None.
-        sinks: Whether there are attention sinks.
+        sinks: True if there are attention sinks.
         seed: Of all random numbers.
         device: ``cpu`` or ``cuda``.
     """
@@ -69,7 +69,7 @@ class Case:
 
     @property
     def spec(self) -> AttentionSpec:
-        """What the model of this case asks of a backend."""
+        """Requirements of the model of this case."""
         return AttentionSpec(
             num_layers=len(self.windows),
             num_query_heads=self.num_kv_heads * self.group_size,
@@ -91,9 +91,9 @@ def make_batch(
 
     Args:
         tables: Block table of each request.
-        shapes: What is computed of it.
+        shapes: The requests that are computed.
         block_size: Tokens a block.
-        device: Where its tensors are.
+        device: Device of its tensors.
     """
     width = max(len(table) for table in tables)
     lens = [shape.granted for shape in shapes]
@@ -158,7 +158,7 @@ def check_attention(case: Case, allocate: Callable[[int], AttentionBackend]) -> 
     """Compute requests' histories as steps of their own, then the step in question.
 
     Args:
-        case: What is computed.
+        case: The work to compute.
         allocate: Makes a backend for ``case.spec`` with a cache of so many blocks;
             what lies in them must not matter.
 
@@ -202,7 +202,7 @@ def fill_with_nan(backend: AttentionBackend, case: Case, num_blocks: int) -> Non
 
     Args:
         backend: With a cache of ``num_blocks`` blocks for ``case.spec``.
-        case: What it was allocated for.
+        case: The case that it was allocated for.
         num_blocks: Its blocks, the null block included.
     """
     table = list(range(1, num_blocks))

@@ -1,4 +1,4 @@
-"""Drives a scheduler and an executor by turns, checking everything on the way."""
+"""Drive a scheduler and an executor by turns, checking everything on the way."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class Driver:
     ``finish`` checks E1 and, with a ScriptedExecutor, E4.
 
     Args:
-        scheduler: What is driven.
-        executor: What computes; None makes a ScriptedExecutor of the right size.
+        scheduler: The scheduler that is driven.
+        executor: The executor; None makes a ScriptedExecutor of the right size.
         depth: Plans that are made before the first of them is updated, at most the
             scheduler's ``pipeline_depth``.
         step_time: Seconds that a step moves the scheduler's clock, if that is virtual.
 
     Attributes:
-        recorder: What the run did so far.
+        recorder: The record of the run so far.
         requests: All requests that were accepted, in order.
     """
 
@@ -137,7 +137,7 @@ class Driver:
     def turn(self) -> StepOutputs:
         """Plan until ``depth`` plans are in flight, then commit the oldest.
 
-        Without live requests no more is planned than it takes to tell that they ended.
+        Without live requests no more steps are planned than it takes to report their ends.
         """
         depth = self.depth if self.scheduler.requests else 1
         while len(self._planned) < depth:
@@ -202,10 +202,10 @@ def drive(
     """Run requests to their ends, and check E1 to E7 on the way.
 
     Args:
-        scheduler: What is driven.
+        scheduler: The scheduler that is driven.
         arrivals: Requests that are there from the start, or by the step that they
             arrive before.
-        executor: What computes; None makes a ScriptedExecutor.
+        executor: The executor; None makes a ScriptedExecutor.
         depth: Plans that are made before the first of them is updated.
         max_steps: A run that takes more of them hangs.
 

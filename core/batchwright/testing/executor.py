@@ -30,25 +30,29 @@ SPOILT = 1
 class Options:
     """Options of the scripted executor."""
 
-    vocab_size: int = option(997, "Token ids are below this.", unit="tokens", ge=2)
-    seed: int = option(0, "Another seed is another model.")
-    eos_one_in: int = option(0, "One answer in so many ends its sequence; 0: none.", ge=0)
-    num_draft_tokens: int = option(0, "Drafts proposed a request.", unit="tokens", ge=0)
-    draft_errors_one_in: int = option(3, "One draft in so many is wrong.", ge=1)
+    vocab_size: int = option(997, "Number of token ids.", unit="tokens", ge=2)
+    seed: int = option(0, "Seed of the model.")
+    eos_one_in: int = option(
+        0, "Number of answers of which one ends its sequence; 0: none ends.", ge=0
+    )
+    num_draft_tokens: int = option(
+        0, "Number of drafts proposed for a request.", unit="tokens", ge=0
+    )
+    draft_errors_one_in: int = option(3, "Number of drafts of which one is wrong.", ge=1)
     max_model_len: int = option(1 << 20, "Longest sequence.", unit="tokens", ge=2)
-    verify: bool = option(True, "Compare all KV that is read with what it should be.")
+    verify: bool = option(True, "True to compare all KV that is read with its expected value.")
 
 
 @define(eq=False)
 class _Sequence:
-    """What the executor knows of a request.
+    """The executor's state of a request.
 
     Args:
         tokens: Known tokens, its own samples included.
-        num_prompt_tokens: How many of them are the prompt.
+        num_prompt_tokens: Number of prompt tokens among them.
         table: Its blocks.
         num_computed_tokens: Tokens that were computed before the plan at hand.
-        words: What the memory should hold of its tokens, as far as that was asked.
+        words: Expected content of memory for its tokens, as far as it was asked for.
     """
 
     tokens: array[int]
@@ -59,13 +63,13 @@ class _Sequence:
 
 
 class ScriptedExecutor(Executor):
-    """Computes plans with a ScriptedModel over a paged memory, from the deltas alone.
+    """Compute plans with a ScriptedModel over a paged memory, from the deltas alone.
 
-    Like a real one it keeps each request's tokens and block table, writes a word for
-    every granted position through the table, and reads the whole history back before
-    it samples: a block that was shared wrongly, freed too early or hit though it was
-    stale changes the answer. Its own samples are known to it at once, so that in a
-    pipeline it computes positions whose tokens the scheduler has yet to see.
+    Like a real one it keeps each request's tokens and block table, writes a word for every
+    scheduled position through the table, and reads the whole history back before it samples: a
+    block that was shared wrongly, freed too early or hit though it was stale changes the
+    answer. Its own samples are known to it at once, so that in a pipeline it computes positions
+    whose tokens the scheduler has yet to see.
 
     A plan that contradicts what it knows raises InvariantError. With ``verify`` so does
     memory that does not hold what the request's own tokens would have put there. Where a
@@ -215,7 +219,7 @@ class ScriptedExecutor(Executor):
             sequence.num_computed_tokens = computed
 
     def _write(self, plan: SchedulerOutput, request_id: str, *, fails: bool = False) -> None:
-        """Write the words of a request's granted positions; spoilt ones if it fails."""
+        """Write the words of a request's scheduled positions; spoilt ones if it fails."""
         sequence = self._known(request_id)
         drafts = plan.scheduled_draft_token_ids.get(request_id, ())
         start = sequence.num_computed_tokens
@@ -224,7 +228,7 @@ class ScriptedExecutor(Executor):
         if not start < stop or known > len(sequence.tokens):
             raise InvariantError(
                 "I4",
-                f"request {request_id!r}: positions {start} to {stop - 1} are granted, "
+                f"request {request_id!r}: positions {start} to {stop - 1} are scheduled,  "
                 f"{len(sequence.tokens)} tokens and {len(drafts)} drafts are known",
             )
         tokens = (*sequence.tokens[start:known], *drafts)

@@ -25,11 +25,11 @@ class Looks:
 
 
 class HintGate(Gate):
-    """Does what a request's hints say.
+    """A gate that follows the hints of a request.
 
-    ``hints = {"park": key}`` parks it until ``signal(key)`` when it arrives; ``"skip":
-    key`` skips it at every scan until the key is in ``open_keys``; ``"hold": n`` holds
-    it back without a key for n looks, ``"stop": n`` ends the scan at it n times.
+    With ``hints = {"park": key}`` it waits for ``signal(key)`` from its arrival; ``"skip":
+    key`` defers it at every scan until the key is in ``open_keys``; ``"hold": n`` holds it back
+    without a key for n looks, ``"stop": n`` ends the scan at it n times.
     """
 
     name = "hint"
@@ -62,7 +62,7 @@ class HintGate(Gate):
 
 
 class VisitEveryone(Limit):
-    """Cuts nothing, but wants to be asked about decodes: no request is left out."""
+    """A limit that cuts nothing, and is asked about decodes, so that every request is visited."""
 
     name = "visit-everyone"
     affects_decode = True

@@ -24,7 +24,7 @@ class PagedMemory:
 
         Args:
             table: Its blocks.
-            num_tokens: How many positions (tokens).
+            num_tokens: Number of positions (tokens).
 
         Raises:
             InvariantError: The table is too short.

@@ -16,7 +16,7 @@ _MULTIPLIER = 0x9E3779B97F4A7C15  # 2**64 / golden ratio: odd, bits well mixed
 
 @frozen(kw_only=True)
 class ScriptedModel:
-    """Answers tokens by hashing; equal seeds answer equally in every process.
+    """Answer tokens by hashing; equal seeds answer equally in every process.
 
     Its keys and values are one 64-bit word a position, which depends on every token up
     to there, as the hidden state of a transformer does. So a word that was computed
@@ -36,7 +36,7 @@ class ScriptedModel:
     eos_token_id: int = 0
 
     def word(self, previous: int, token: int) -> int:
-        """What a position holds: never 0, which stands for an empty slot.
+        """Return the content of a position: never 0, which stands for an empty slot.
 
         Args:
             previous: The word one position before; 0 at the first position.
@@ -77,7 +77,7 @@ class ScriptedModel:
 def reference_output(
     request: Request, model: ScriptedModel, *, max_model_len: int | None = None
 ) -> list[int]:
-    """What a request must answer: computed alone, with unlimited memory and no cache.
+    """Return the right answer of a request: computed alone, with unlimited memory and no cache.
 
     Args:
         request: Only its prompt, its caps and its stop tokens are read.

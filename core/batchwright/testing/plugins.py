@@ -12,7 +12,7 @@ def make_plugin(**classes: Sequence[type]) -> object:
     """Build a plugin that offers classes by kind, e.g. ``make_plugin(gate=[MyGate])``.
 
     Returns:
-        What ``PluginManager.discover`` takes as ``extra``, and ``scheduler_from_config``
+        A plugin for ``extra`` of ``PluginManager.discover``, and ``scheduler_from_config``
         as ``plugins``.
     """
 

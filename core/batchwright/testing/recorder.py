@@ -1,4 +1,4 @@
-"""What a run did, step by step, in a form that two runs can be compared in."""
+"""The record of a run, step by step, in a form that two runs can be compared in."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @define
 class Recorder:
-    """Keeps plans and updates as plain values.
+    """Keep plans and updates as plain values.
 
     Attributes:
         plans: Every plan, all of its fields, as nested dicts, lists and numbers.
@@ -40,7 +40,7 @@ class Recorder:
 
 
 def plain(plan: SchedulerOutput) -> dict[str, Any]:
-    """A plan as plain values that keep no reference to it; the order of grants counts."""
+    """A plan as plain values that keep no reference to it; the order of requests counts."""
     values = asdict(plan, value_serializer=lambda _, __, value: _listed(value))
     values["num_scheduled_tokens"] = list(plan.num_scheduled_tokens.items())
     return values

@@ -14,7 +14,7 @@ def prompt_tokens(name: str, num_tokens: int, *, vocab_size: int = 997) -> list[
     """Make a prompt: the same for the same name, another one for another name.
 
     Args:
-        name: What it is made from.
+        name: The name that it is made from.
         num_tokens: Its length (tokens).
         vocab_size: Token ids are below this.
     """
@@ -37,7 +37,7 @@ def make_request(
         request_id: Its id; a prompt given by length is made from it.
         prompt: Its length (tokens), or its tokens.
         max_tokens: Most output tokens.
-        ignore_eos: Whether it goes on past the end of sequence.
+        ignore_eos: True if it goes on past the end of sequence.
         sampling: More fields of SamplingParams.
         fields: More fields of Request.
     """

@@ -1,4 +1,4 @@
-"""Watches a component's methods: who called what, and what came of it."""
+"""A record of the calls of a component's methods, with their results."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Call:
 
     Args:
         method: Its name.
-        arguments: What it was called with.
-        was_running: Whether the request that it was asked about ran at that time.
-        answer: What it returned; an iterator as a list.
-        error: What it raised, or None.
+        arguments: Arguments of the call.
+        was_running: True if the request that it was asked about ran at that time.
+        answer: The returned value; an iterator as a list.
+        error: The raised exception, or None.
     """
 
     method: str
@@ -41,7 +41,7 @@ class Call:
 
 @define
 class Spy:
-    """Keeps every call of the methods that a component overrides.
+    """Keep every call of the methods that a component overrides.
 
     Attributes:
         calls: All of them, in order.
@@ -55,7 +55,7 @@ class Spy:
 
     @property
     def errors(self) -> list[str]:
-        """What was raised, in words."""
+        """Texts of the exceptions."""
         return [
             f"{call.method}() raised {type(call.error).__name__}: {call.error}"
             for call in self.calls

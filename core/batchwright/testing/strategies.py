@@ -18,14 +18,14 @@ KEYS = ("x", "y")
 
 @frozen
 class RequestPlan:
-    """How to make a request, as many times as a test runs it.
+    """A recipe of a request, for any number of runs of a test.
 
     Args:
         family: Requests of one family share their beginnings.
         num_shared: Prompt tokens that are the family's.
         num_own: Prompt tokens of its own.
         max_tokens: Most output tokens.
-        ignore_eos: Whether it goes on past the end of sequence.
+        ignore_eos: True if it goes on past the end of sequence.
         priority: Smaller is more urgent.
         hints: For the ``hint`` gate.
     """
@@ -106,7 +106,7 @@ def configurations(
 
 @st.composite
 def request_plans(draw: st.DrawFn) -> RequestPlan:
-    """Short requests that share prefixes, and now and then park or are skipped."""
+    """Short requests that share prefixes, some of them deferred or waiting for a key."""
     hints: dict[str, Any] = draw(
         st.one_of(
             st.just({}),

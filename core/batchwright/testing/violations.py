@@ -1,14 +1,14 @@
-"""What must hold whatever is configured, whatever arrives, whatever fails.
+"""Invariants that hold for any configuration, any arrivals and any failures.
 
 ==  ==============================================================================
 E1  An idle scheduler has all usable blocks free, and remembers no request.
 E2  Each request ends exactly once, with a reason.
-E3  Scheduled tokens stay within the step's budget; who is scheduled is running.
+E3  Scheduled tokens stay within the step's budget; a scheduled request is running.
 E4  Outputs equal those of an unlimited pool with caching off.
 E5  Reference counts equal block-table entries; the free queue is without duplicates.
 E6  Something is scheduled within a few steps as long as something could be.
-E7  Nothing that one request, plugin or notice does raises out of a step.
-I1  The grants of a plan add up to no more than the step's budget.
+E7  No fault of one request, plugin or signal raises out of a step.
+I1  The scheduled tokens of a plan add up to no more than the step's budget.
 I2  No budget becomes negative, no count of tokens does.
 I3  No more requests run than ``max_num_seqs``.
 I4  Every computed position has a slot in a block of its request.
@@ -42,7 +42,7 @@ class Violation:
 
     Args:
         invariant: Its id.
-        message: What is wrong, and at which request or block.
+        message: The violation, with its request or block.
     """
 
     invariant: str
@@ -73,7 +73,7 @@ def plan_violations(
         plan: The plan.
         view: The scheduler that made it.
         limits: Its fixed sizes.
-        budget: Tokens that could be granted in this step.
+        budget: Token budget of this step.
     """
     yield from _grant_violations(plan, view, budget)
     if view.num_running > limits.max_num_seqs:
@@ -89,10 +89,11 @@ def plan_violations(
 def _grant_violations(plan: SchedulerOutput, view: StepView, budget: int) -> Iterator[Violation]:
     total = sum(plan.num_scheduled_tokens.values())
     if total > budget:
-        yield Violation("I1", f"{total} tokens are granted, the budget is {budget}")
+        yield Violation("I1", f"{total} tokens are scheduled, the budget is {budget}")
     if total != plan.total_num_scheduled_tokens:
         yield Violation(
-            "E3", f"grants add up to {total}, the plan says {plan.total_num_scheduled_tokens}"
+            "E3",
+            f"scheduled tokens add up to {total}, the plan says {plan.total_num_scheduled_tokens}",
         )
     if view.num_tokens_left < 0:
         yield Violation("I2", f"{view.num_tokens_left} tokens of the budget are left")
@@ -102,24 +103,25 @@ def _grant_violations(plan: SchedulerOutput, view: StepView, budget: int) -> Ite
         if request is None or request not in running:
             yield Violation("E3", f"request {request_id!r} is scheduled and does not run")
         if num_tokens < 1:
-            yield Violation("E3", f"request {request_id!r} is granted {num_tokens} tokens")
+            yield Violation("E3", f"request {request_id!r} has {num_tokens} scheduled tokens")
         num_drafts = len(plan.scheduled_draft_token_ids.get(request_id, ()))
         if num_drafts >= max(1, num_tokens):
             yield Violation(
                 "E3",
-                f"request {request_id!r} verifies {num_drafts} drafts with a grant of {num_tokens}",
+                f"request {request_id!r} verifies {num_drafts} drafts with "
+                f"{num_tokens} scheduled tokens",
             )
 
 
 def _column_violations(plan: SchedulerOutput) -> Iterator[Violation]:
-    """Whether the parts of a plan name the same requests, each once."""
+    """Yield a text unless the parts of a plan name the same requests, each once."""
     new = [data.req_id for data in plan.scheduled_new_reqs]
     cached = plan.scheduled_cached_reqs
     if sorted(new + cached.req_ids) != sorted(plan.num_scheduled_tokens):
         yield Violation(
             "E3",
             f"requests {new} (new) and {cached.req_ids} (known) are planned, "
-            f"{list(plan.num_scheduled_tokens)} are granted tokens",
+            f"{list(plan.num_scheduled_tokens)} have scheduled tokens",
         )
     gone = {*plan.preempted_req_ids} & {*plan.num_scheduled_tokens}
     if gone:
@@ -140,7 +142,7 @@ def _column_violations(plan: SchedulerOutput) -> Iterator[Violation]:
 def _position_violations(
     plan: SchedulerOutput, view: StepView, limits: Sizes
 ) -> Iterator[Violation]:
-    """Whether counts of computed tokens are possible, and backed by blocks."""
+    """Yield a text for each count of computed tokens that is impossible, or without blocks."""
     for request in view.running:
         who, computed = f"request {request.request_id!r}", request.num_computed_tokens
         if computed < 0:

@@ -1,4 +1,4 @@
-"""Checks that need to remember: what is in flight, who has ended, when nothing moved."""
+"""Checks with a memory: steps in flight, ended requests, steps without progress."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @define(eq=False)
 class Watch:
-    """Sees every plan and every update of one scheduler, and says what is wrong.
+    """Check every plan and every update of one scheduler.
 
     It derives block tables from the plans alone, as an executor does, so that it does
     not believe the books that it checks.
@@ -27,7 +27,7 @@ class Watch:
     Args:
         limits: The scheduler's fixed sizes.
         patience: Steps in a row in which nothing may be scheduled though it could be.
-        checks_contents: Whether I6 is checked; ``compat`` with an engine that breaks it
+        checks_contents: True if I6 is checked; ``compat`` with an engine that breaks it
             cannot keep it.
     """
 
@@ -76,12 +76,12 @@ class Watch:
         for request_id, finish in outputs.finished.items():
             request = self._untold.pop(request_id, None)
             if request is None or request.finish is not finish:
-                yield Violation("E2", f"request {request_id!r} is told to have ended again")
-        # What an observer ends while it looks at these results is told with the next.
+                yield Violation("E2", f"request {request_id!r} is reported to have ended again")
+        # A request that an observer ends during these results is reported with the next.
         later = {i: self._untold[i] for i in self._untold if i in view.unreported_ends}
         for request_id in self._untold:
             if request_id not in later:
-                yield Violation("E2", f"the end of request {request_id!r} is not told")
+                yield Violation("E2", f"the end of request {request_id!r} is not reported")
         self._untold = later
         for message in view.audit():
             yield Violation("E5", message)
@@ -178,7 +178,7 @@ class Watch:
 
     def _idle(self, plan: SchedulerOutput, view: StepView) -> Iterator[Violation]:
         """Count steps in which nothing was scheduled though something could be: E6."""
-        # A gate may hold the others for what a parked one waits for: no gate is overruled then.
+        # A gate may hold the others for the key of a waiting one: no gate is overruled then.
         waits = view.num_running or (view.num_waiting and not view.num_parked)
         excused = view.is_paused or view.next_timer is not None or view.num_in_flight > 1
         self._num_idle = self._num_idle + 1 if plan.is_empty and waits and not excused else 0

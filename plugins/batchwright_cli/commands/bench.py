@@ -18,7 +18,7 @@ __all__ = ["BenchCommand"]
 
 
 class BenchCommand(Command):
-    """Measures how fast a configuration answers prompts, and where the time goes."""
+    """Measure how fast a configuration answers prompts, and where the time goes."""
 
     name = "bench"
     help = "Measure how fast a file of prompts is answered."
@@ -40,9 +40,8 @@ class BenchCommand(Command):
 def _bench(file: Path, prompts: Path | None, as_json: bool, overrides: tuple[str, ...]) -> None:
     """Answer a file of prompts twice: to warm up, then measured.
 
-    The prefix cache is used within a run; nothing that the first one cached is found by
-    the second. All prompts are submitted at once, so that the time to first token has
-    the wait for a seat in it.
+    The prefix cache is used within a run; the second run finds no blocks of the first one. All
+    prompts are submitted at once, so that the time to first token includes the wait for a seat.
 
     The exit code is 1 if no prompt was answered or one ended in an error, 2 if the input is
     wrong, 130 after Ctrl-C.

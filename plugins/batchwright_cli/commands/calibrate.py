@@ -13,7 +13,7 @@ __all__ = ["CalibrateCommand"]
 
 
 class CalibrateCommand(Command):
-    """Fits an estimator to the engine that a TOML file describes, for simulations of it."""
+    """Fit an estimator to the engine that a TOML file describes, for simulations of it."""
 
     name = "calibrate"
     help = "Measure step times of an engine, for simulations of it."
@@ -27,23 +27,22 @@ class CalibrateCommand(Command):
 @click.option(
     "--log",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="A decision log of the engine; without it the engine runs on prompts made for this.",
+    help="Decision log of the engine. Default: a run of the engine on prompts made for this.",
 )
 @click.option(
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="What is written. Default: measured.toml beside CONFIG.",
+    help="Output file. Default: measured.toml beside CONFIG.",
 )
 @override_option
 def _calibrate(
     file: Path, log: Path | None, output: Path | None, overrides: tuple[str, ...]
 ) -> None:
-    """Measure how long the steps of CONFIG's engine take, and fit coefficients to it.
+    """Measure the step times of CONFIG's engine, and fit coefficients to them.
 
-    The estimator "measured" reads what is written: simulate with
-    -o simulation.estimator=measured. Prompts of many lengths are answered, alone and in
-    company, while every step is logged; --log takes a decision log of an earlier run
-    instead.
+    The estimator "measured" reads the output file: simulate with -o
+    simulation.estimator=measured. Prompts of many lengths are answered, alone and together,
+    while every step is logged; --log takes a decision log of an earlier run instead.
     """
     from batchwright.config import files_taken, load_config
     from batchwright_engine.output_file import keep_apart, write_text

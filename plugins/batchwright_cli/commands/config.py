@@ -17,7 +17,7 @@ __all__ = ["ConfigCommand"]
 
 
 class ConfigCommand(Command):
-    """Shows what a TOML file means, or all that it could say; or checks one."""
+    """Show or check a configuration, or show all options."""
 
     name = "config"
     help = "Show or check a configuration."

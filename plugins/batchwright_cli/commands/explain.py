@@ -18,13 +18,13 @@ __all__ = ["ExplainCommand"]
 
 
 class ExplainCommand(Command):
-    """Tells the story of a request, or why each waiting request waits, from a decision log.
+    """The story of a request, or why each waiting request waits, from a decision log.
 
     The log is written by the observer ``decision-log``; it may still be growing.
     """
 
     name = "explain"
-    help = "Say why requests wait, and what became of one, from a decision log."
+    help = "Explain from a decision log why requests wait, and how one ended."
 
     def build(self) -> click.Command:
         return _explain
@@ -32,17 +32,19 @@ class ExplainCommand(Command):
 
 @click.command("explain")
 @click.argument("request_id", metavar="REQUEST", required=False)
-@click.option("--waiting", is_flag=True, help="Every request that waits at the log's last step.")
+@click.option(
+    "--waiting", is_flag=True, help="Explain every request that waits at the log's last step."
+)
 @click.option(
     "--log",
     "path",
     type=click.Path(path_type=Path),
     default=Path("decisions.jsonl"),
     show_default=True,
-    help="A decision log, as the observer decision-log writes it.",
+    help="Decision log, as the observer decision-log writes it.",
 )
 def _explain(request_id: str | None, path: Path, *, waiting: bool) -> None:
-    """Tell the story of REQUEST: when, why, behind which it waited; grants; preemptions; end."""
+    """Print the story of REQUEST: its waits and their reasons, its tokens, preemptions and end."""
     if waiting == (request_id is not None):
         raise click.UsageError("give either REQUEST or --waiting")
     lines = _waiting(path) if request_id is None else _story(path, request_id)

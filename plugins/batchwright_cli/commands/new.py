@@ -18,10 +18,10 @@ __all__ = ["NewCommand"]
 
 
 class NewCommand(Command):
-    """Writes a complete distribution: a component that works, its entry point, its test."""
+    """Write a complete distribution: a component that works, its entry point, its test."""
 
     name = "new"
-    help = "Write a distribution around a new component: what works, with a test."
+    help = "Write a distribution with a new component that works, and its test."
 
     def build(self) -> click.Command:
         return _new
@@ -31,15 +31,13 @@ class NewCommand(Command):
 @click.argument("kind", type=click.Choice(KINDS))
 @click.argument("name")
 @click.option(
-    "--output",
-    type=click.Path(path_type=Path),
-    help="The folder to make; by default batchwright-NAME.",
+    "--output", type=click.Path(path_type=Path), help="Folder to make. Default: batchwright-NAME."
 )
 def _new(kind: str, name: str, output: Path | None) -> None:
-    """Write a distribution around a new component of KIND that the TOML will call NAME.
+    """Write a distribution with a new component of KIND, called NAME in TOML files.
 
-    It holds a small component that works, its entry point, a test that checks what is
-    promised of every component of its kind, and a README.
+    It has a small component that works, its entry point, a test of the contract of its kind,
+    and a README.
     """
     problem = name_problem(name)
     if problem is not None:
@@ -59,7 +57,7 @@ def _new(kind: str, name: str, output: Path | None) -> None:
 
 
 def _taken(kind: str, name: str) -> Registration | None:
-    """What is installed under that name, or None."""
+    """Return the installed distribution of that name, or None."""
     from batchwright.plugin_manager import PluginManager
 
     plugins = PluginManager.discover(refuse_broken=False)

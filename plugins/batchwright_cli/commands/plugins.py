@@ -22,7 +22,7 @@ __all__ = ["PluginsCommand"]
 
 
 class PluginsCommand(Command):
-    """Lists components by kind and name, with where they come from and their options."""
+    """List components by kind and name, with where they come from and their options."""
 
     name = "plugins"
     help = "List installed components, their options, and broken plugins."
@@ -39,9 +39,13 @@ class PluginsCommand(Command):
     "--config",
     "file",
     type=click.Path(path_type=Path),
-    help="Load the single-file plugins of this TOML file too, and heed its disable.",
+    help="TOML file whose single-file plugins are loaded, too, and whose disable is obeyed.",
 )
-@click.option("--runtime", type=click.Choice(["engine", "simulator"]), help="Say what it honours.")
+@click.option(
+    "--runtime",
+    type=click.Choice(["engine", "simulator"]),
+    help="Runtime whose supported capabilities are listed.",
+)
 def _plugins(
     kind: str | None, name: str | None, file: Path | None, runtime: str | None, *, as_json: bool
 ) -> None:
@@ -166,7 +170,7 @@ def _details(registration: Registration, runtime: str | None) -> Iterator[str]:
 
 
 def _lacking(registration: Registration, runtime: str | None) -> Iterator[str]:
-    """Yield what a runtime does not honour exactly."""
+    """Yield the capabilities that a runtime does not support exactly."""
     for name, support in _support(registration, runtime).items() if runtime else ():
         if support["why"]:
             yield f"{name}: {support['level']}, {support['why']}"

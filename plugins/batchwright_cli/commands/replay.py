@@ -19,7 +19,7 @@ __all__ = ["ReplayCommand"]
 
 
 class ReplayCommand(Command):
-    """Repeats the run of a decision log under another policy, and says what changes."""
+    """Repeat the run of a decision log under another policy, and say what changes."""
 
     name = "replay"
     help = "Repeat a recorded run under another policy."
@@ -33,20 +33,20 @@ class ReplayCommand(Command):
 @click.option(
     "--policy",
     metavar="[LABEL=]POLICY",
-    help="Who decides: NAME, FILE.py or FILE.py:NAME. Default: the recorded one.",
+    help="Policy: NAME, FILE.py or FILE.py:NAME. Default: the recorded one.",
 )
 @click.option(
     "--from-step",
     type=click.IntRange(min=0),
     default=0,
     metavar="N",
-    help="The first step that it decides; up to there the recorded policy does. Default: 0.",
+    help="First step that the policy decides; the recorded one decides until then. Default: 0.",
 )
 @click.option(
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The new log; what changed goes into a .csv beside it. Default: beside LOG, with the "
-    "policy in its name.",
+    help="New log, with a .csv of the changes beside it. Default: beside LOG, with the policy"
+    " in its name.",
 )
 @click.option(
     "--trust-estimator",
@@ -59,7 +59,7 @@ class ReplayCommand(Command):
     help="Run the Python files that the recorded configuration loads.",
 )
 @click.option(
-    "--show", type=click.IntRange(min=0), default=5, help="Requests that are shown. Default: 5."
+    "--show", type=click.IntRange(min=0), default=5, help="Number of requests shown. Default: 5."
 )
 @override_option
 def _replay(
@@ -73,16 +73,16 @@ def _replay(
     trust_plugins: bool,
     show: int,
 ) -> None:
-    """Repeat the run that LOG records, under another policy, and say what changes.
+    """Repeat the run that LOG records, under another policy, and report the changes.
 
-    What arrives, what is answered and when requests are aborted is as recorded. As long
-    as every decision is, too, steps take as long as they did; from the first other one on
-    the estimator of the recorded configuration says how long (-o changes it, and whatever
-    else). Without --policy the recorded run is repeated, byte for byte. Python files that
-    the recorded configuration loads are run only with --trust-plugins.
+    Arrivals, answers and aborts are as recorded. As long as every decision is the recorded one,
+    steps take as long as they did. From the first different one on, the estimator of the
+    recorded configuration gives their times (-o changes it, and any other option). Without
+    --policy the recorded run is repeated, byte for byte. Python files that the recorded
+    configuration loads are run only with --trust-plugins.
 
-    The exit code is 1 if it cannot be, if requests end in an error that did not before or
-    none is served, 2 if the log or an option is wrong, 130 after Ctrl-C, 143 after SIGTERM.
+    The exit code is 1 if it cannot be repeated, if requests end in an error that did not before
+    or none is served, 2 if the log or an option is wrong, 130 after Ctrl-C, 143 after SIGTERM.
     """
     from batchwright.config import files_read
     from batchwright_engine.output_file import Staged, is_stream
@@ -129,7 +129,7 @@ def _console() -> Console:
 
 
 def _read_policy(text: str | None) -> tuple[str, str | None]:
-    """What the replay is called, and who decides in it; see ``ReplayedRun``.
+    """Return the name of the replay, and its policy; see ``ReplayedRun``.
 
     A name may be that of a policy which the recorded configuration loads, and is looked up
     later; a file is read here.

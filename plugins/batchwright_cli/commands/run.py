@@ -22,7 +22,7 @@ __all__ = ["RunCommand"]
 
 
 class RunCommand(Command):
-    """Answers the prompts of a file with the model that a TOML file names."""
+    """Answer the prompts of a file with the model that a TOML file names."""
 
     name = "run"
     help = "Answer a file of prompts."
@@ -48,15 +48,14 @@ class RunCommand(Command):
 def _run(file: Path, prompts: Path | None, output: Path | None, overrides: tuple[str, ...]) -> None:
     """Answer a file of prompts as CONFIG says.
 
-    A line of a *.jsonl file is an object with "prompt", "messages" or
-    "prompt_token_ids"; it may bring sampling parameters (at top level or under
-    "sampling"), an id, priority, client, group, slo_class, deadline (seconds), hints
-    and cache_salt.
+    A line of a *.jsonl file is an object with "prompt", "messages" or "prompt_token_ids". It
+    may have sampling parameters (at top level or under "sampling"), an id, priority, client,
+    group, slo_class, deadline (seconds), hints and cache_salt.
 
-    Results are kept as they come: an interrupted run has those that were finished. If the
-    file of results is there already, they stay in FILE.part. The exit code is 1 if no prompt
-    was answered or one ended in an error (those that were refused are named in the table), 2
-    if the input is wrong, 130 after Ctrl-C, 143 after SIGTERM.
+    Each result is kept as soon as its request ends, so that an interrupted run has the finished
+    results. If the file of results exists already, they stay in FILE.part. The exit code is 1
+    if no prompt was answered or one ended in an error (the table has the refused ones), 2 if
+    the input is wrong, 130 after Ctrl-C, 143 after SIGTERM.
     """
     from batchwright.config import load_config
     from batchwright_engine.answering.batch import ERROR
@@ -113,7 +112,7 @@ def _answer(config: Config, source: Path, output: Path | None) -> Batch:
 
 
 def _is_piped(output: Path | None) -> bool:
-    """Tell whether results go to standard output, where nothing else may go then."""
+    """Return True if results go to standard output, which must then hold nothing else."""
     from batchwright_engine.answering.prompt_file import STDIN
     from batchwright_engine.output_file import is_standard_output
 

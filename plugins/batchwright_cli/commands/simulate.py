@@ -17,7 +17,7 @@ __all__ = ["SimulateCommand"]
 
 
 class SimulateCommand(Command):
-    """Runs a workload through the scheduler that serves, on a virtual clock."""
+    """Run a workload through the scheduler that serves, on a virtual clock."""
 
     name = "simulate"
     help = "Run a workload through the scheduler on a virtual clock."
@@ -28,41 +28,43 @@ class SimulateCommand(Command):
 
 @click.command("simulate")
 @click.option(
-    "--config", type=click.Path(path_type=Path), help="TOML file; without it all is default."
+    "--config",
+    type=click.Path(path_type=Path),
+    help="TOML file. Default: the default of every option.",
 )
 @click.option(
     "--workload",
     metavar="NAME[:FILE]",
-    help="What arrives: azure:FILE, jsonl:FILE, poisson, ... Default: simulation.workload.",
+    help="Workload: azure:FILE, jsonl:FILE, poisson, ... Default: simulation.workload.",
 )
-@click.option("--limit", type=click.IntRange(min=1), help="Take so many requests.")
+@click.option("--limit", type=click.IntRange(min=1), help="Most requests.")
 @click.option("--rate", type=PositiveNumber(), help="Mean arrivals a second.")
+@click.option("--scale-rate", type=PositiveNumber(), help="Factor on the rate of arrivals.")
+@click.option("--seed", type=click.IntRange(min=0), help="Seed of all streams of random numbers.")
 @click.option(
-    "--scale-rate", type=PositiveNumber(), help="Let requests arrive so many times as fast."
+    "--until", type=PositiveNumber(), help="Simulated time (seconds) at which the run ends."
 )
-@click.option("--seed", type=click.IntRange(min=0), help="Seed of all streams of chance.")
-@click.option("--until", type=PositiveNumber(), help="Simulated seconds.")
 @click.option(
-    "--max-queue", type=click.IntRange(min=1), help="End when more requests than this wait."
+    "--max-queue", type=click.IntRange(min=1), help="Waiting requests above which the run ends."
 )
 @click.option(
     "--output",
     type=click.Path(path_type=Path, file_okay=False),
     help="Folder for requests.csv and summary.json.",
 )
-@click.option("--steps", is_flag=True, help="Write every decision, too: steps.jsonl.")
+@click.option("--steps", is_flag=True, help="Write the decision log steps.jsonl, too.")
 @override_option
 def _simulate(config: Path | None, overrides: tuple[str, ...], **given: Any) -> None:
     """Run a workload through the scheduler on a virtual clock.
 
-    The scheduler, its policy and all other components are those that serve; the executor
-    computes nothing, and time goes on by what an estimator says a step takes. Equal inputs
-    give equal files, but for decision_seconds_mean of summary.json, which is measured.
-    Ctrl-C keeps what is finished.
+    The scheduler, its policy and all other components are those that serve. The executor
+    computes nothing, and the clock advances by the estimated time of each step. Equal inputs
+    give equal files, except for decision_seconds_mean of summary.json, which is measured.
+    Ctrl-C keeps the finished results.
 
-    The exit code is 1 if no request was served, one ended in an error or all are parked for
+    The exit code is 1 if no request was served, one ended in an error or all wait for a key for
     ever, 2 if the input is wrong, 3 if more arrived than could be served (--max-queue), 130
-    after Ctrl-C, 143 after SIGTERM. A request that is refused is no failure: the table counts it.
+    after Ctrl-C, 143 after SIGTERM. A refused request is no failure: the table counts it.
     """
     from batchwright_lab.simulation.simulated_run import SimulatedRun
 

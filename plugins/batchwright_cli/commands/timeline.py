@@ -22,7 +22,7 @@ _ZOOM: Final = 2.0
 
 
 class TimelineCommand(Command):
-    """Draws the run of a decision log: a trace for Perfetto, a picture of a window."""
+    """Draw the run of a decision log: a trace for Perfetto, a picture of a window."""
 
     name = "timeline"
     help = "Draw a recorded run: for Perfetto, or as a picture."
@@ -69,7 +69,7 @@ class _Range(click.ParamType):  # type: ignore[type-arg]
 @click.option("--steps", type=_Range(int), metavar="A:B", help="The window, in steps.")
 @click.option("--seconds", type=_Range(float), metavar="A:B", help="The window, in seconds.")
 @click.option(
-    "--rows", type=click.IntRange(min=1), default=40, help="Requests drawn at most. Default: 40."
+    "--rows", type=click.IntRange(min=1), default=40, help="Most requests drawn. Default: 40."
 )
 def _timeline(
     path: Path,

@@ -14,10 +14,10 @@ __all__ = ["WorkloadCommand"]
 
 
 class WorkloadCommand(Command):
-    """Looks at workloads of simulations."""
+    """Look at workloads of simulations."""
 
     name = "workload"
-    help = "Describe a trace, or arrivals that are made."
+    help = "Describe a trace, or generated arrivals."
 
     def build(self) -> click.Command:
         return _workload
@@ -25,7 +25,7 @@ class WorkloadCommand(Command):
 
 @click.group("workload")
 def _workload() -> None:
-    """Describe a trace, or arrivals that are made."""
+    """Describe a trace, or generated arrivals."""
 
 
 @_workload.command("describe")
@@ -36,14 +36,14 @@ def _workload() -> None:
     type=click.IntRange(min=1),
     default=100_000,
     show_default=True,
-    help="Look at so many requests.",
+    help="Most requests read.",
 )
 @click.option(
     "--block-size",
     type=click.IntRange(min=1),
     default=512,
     show_default=True,
-    help="Tokens of a block that prompts may share.",
+    help="Size of a shared block (tokens).",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @override_option

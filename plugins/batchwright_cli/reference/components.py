@@ -1,4 +1,4 @@
-"""Writes the reference page of the components that ship with Batchwright."""
+"""Write the reference page of the components that ship with Batchwright."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _INTRODUCTION = """\
 
 <!-- Generated from the components' docstrings and options; do not edit. -->
 
-What ships with Batchwright. `batchwright plugins` lists these and all others that are
+The shipped components. `batchwright plugins` lists these and all others that are
 installed.
 """
 

@@ -1,4 +1,4 @@
-"""Writes the reference page of the configuration."""
+"""Write the reference page of the configuration."""
 
 from __future__ import annotations
 

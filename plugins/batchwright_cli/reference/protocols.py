@@ -1,4 +1,4 @@
-"""Writes the reference page of hooks and protocols."""
+"""Write the reference page of hooks and protocols."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ _INTRODUCTION = """\
 <!-- Generated from batchwright.hookspecs and batchwright.protocols; do not edit. -->
 
 A plugin is a module with hooks; a hook returns classes; a class derives from the contract of
-its kind and has a `name`. Hooks are called once, at start. What a component does not
-override is never called. This page has every kind: its hook, its contract, and each method
-with when it is called, what it may answer, and its cost class:
+its kind and has a `name`. Hooks are called once, at start. A method that a component does not
+override is never called. This page has every kind: its hook, its contract, and for each method
+the time of its call, the allowed answers, and the cost class:
 
 - **start**: once, when the scheduler is built.
 - **event**: when something happens to a request; never for a decode.
 - **step**: once a step.
 - **candidate**: for each request that a scan looks at.
-- **shortage**: when a request gets less than it owes.
+- **shortage**: when a request gets fewer tokens than its new tokens, or no blocks.
 
 `batchwright.testing.conformance` has a class for each kind that checks all this.
 """
 
 _COMPANIONS = {
-    "attention": (LayerCall, "### What `forward` is given: a `LayerCall`"),
-    "feature": (WorkerSide, "### Its half in the executor"),
+    "attention": (LayerCall, "### The argument of `forward`: a `LayerCall`"),
+    "feature": (WorkerSide, "### Its worker side"),
 }
 """By kind, a second class that its contract speaks of, and the heading of that."""
 

@@ -1,4 +1,4 @@
-"""What ``batchwright new`` writes: a distribution around one component."""
+"""The output of ``batchwright new``: a distribution around one component."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Scaffold:
 
     Args:
         kind: One of ``KINDS``.
-        name: What the TOML will call the component.
+        name: Name of the component in the TOML file.
     """
 
     kind: str

@@ -75,7 +75,7 @@ class $component(Gate):
         is_long = request.num_prompt_tokens > self.options.tokens
         if not is_long or len(self._running) < self.options.requests:
             return ADMIT
-        # It is looked at again when the key is released: until then it costs nothing.
+        # It is looked at again when the key is signalled: until then it costs nothing.
         return Defer(until=self.ctx.path, reason=f"{len(self._running)} long prompts run")
 
     def on_admit(self, request: RequestView, hit: int, need: int) -> None:
@@ -120,7 +120,7 @@ class Options:
 
 
 class $component(Limit):
-    """Cuts grants while others run, so that no prompt takes the whole step."""
+    """A limit that keeps a prompt from taking a whole step while others run."""
 
     name = "$name"
     Options = Options
@@ -148,7 +148,7 @@ __all__ = ["$component"]
 
 
 class $component(Victim):
-    """Who has computed least yields: least is computed again. Ties fall to the last."""
+    """The request with fewest computed tokens is preempted; ties fall to the last."""
 
     name = "$name"
 
@@ -211,7 +211,7 @@ __all__ = ["$component"]
 
 
 class $component(Observer):
-    """Counts steps, granted tokens, and how requests ended."""
+    """Counts of steps, scheduled tokens, and ends of requests."""
 
     name = "$name"
 

@@ -1,4 +1,4 @@
-"""Answers a batch of prompts with an engine, and keeps what is finished."""
+"""Answer a batch of prompts with an engine, and keep finished results."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ class Batch:
 
     Args:
         engine: Answers them.
-        prompts: What to answer, in input order.
-        section: How to put prompts (chat template, system prompt), what to show.
-        results: Where results go.
+        prompts: Prompts to answer, in input order.
+        section: Form of prompts (chat template, system prompt), and the number of answers shown.
+        results: Destination of results.
 
     Attributes:
-        reasons: How many requests ended for each finish reason.
-        first_detail: Why the first request that failed did.
+        reasons: Number of ended requests by finish reason.
+        first_detail: Reason of the first failed request.
         answers: The first answers in input order, to be shown, by index.
-        seconds: How long it took, on the engine's clock.
+        seconds: Time of the run (seconds on the engine's clock).
         stopped_by: The signal that stopped it, or None.
     """
 

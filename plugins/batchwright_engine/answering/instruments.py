@@ -43,10 +43,10 @@ def instrumented(
     Args:
         make: The kind of assembly.
         config: The configuration; observers that it lists are left as they are.
-        is_terminal: Whether there is a terminal to show progress on.
+        is_terminal: True if there is a terminal to show progress on.
         files: Observers that write a file, and which, by name.
-        clock: What time it is; None: the machine's.
-        plugins: What is offered; None discovers it.
+        clock: Clock of the run; None: the machine's.
+        plugins: Plugins to choose from; None discovers them.
 
     Raises:
         ConfigError: A component that it names is unknown, or its options are wrong.

@@ -1,4 +1,4 @@
-"""Measures an engine on a batch of prompts."""
+"""Measure an engine on a batch of prompts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PERCENTILES: Final = (50, 90, 99)
 
 
 class _Results:
-    """Keeps timings and counts of what has ended."""
+    """Keep timings and counts of ended requests."""
 
     fate = "are measured"
 
@@ -49,7 +49,7 @@ def measure(engine: Engine, lines: Sequence[PromptLine], section: RunSection) ->
     Args:
         engine: An engine with nothing to do.
         lines: The prompts.
-        section: How to put them.
+        section: Form of the prompts.
 
     Returns:
         Figures: rates in tokens a second, times in seconds, shares of the time of all
@@ -92,7 +92,7 @@ def measure(engine: Engine, lines: Sequence[PromptLine], section: RunSection) ->
 
 
 def _run(batch: Batch) -> None:
-    """Run a batch to its end: half of one has no figures.
+    """Run a batch to its end: an incomplete one has no figures.
 
     Raises:
         Interrupted: A signal ended it.

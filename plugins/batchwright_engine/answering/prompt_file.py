@@ -1,4 +1,4 @@
-"""Reads a file of prompts: text lines, or JSON lines that bring options of their own."""
+"""Read a file of prompts: text lines, or JSON lines that bring options of their own."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def read_prompts(path: Path, sampling: SamplingParams) -> list[PromptLine]:
 
     Args:
         path: The file; ``-`` is standard input.
-        sampling: What applies where a line says nothing.
+        sampling: Sampling parameters for lines without their own.
 
     Raises:
         ConfigError: The file cannot be read or holds no prompt, or lines of it are

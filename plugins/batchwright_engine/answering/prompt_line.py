@@ -45,7 +45,7 @@ class PromptLine:
         number: Line in the file, from 1.
         request_id: Its id; ``line-N`` where the line gives none.
         prompt: Text, a conversation or token ids.
-        sampling: How to sample it and when to stop.
+        sampling: Its sampling parameters.
         fields: Other fields of Request; ``deadline`` in seconds after submission.
     """
 
@@ -70,7 +70,7 @@ def parse_json_line(line: str, number: int, sampling: SamplingParams) -> PromptL
     Args:
         line: Its text.
         number: Line in the file, from 1.
-        sampling: What applies where the line says nothing.
+        sampling: Sampling parameters unless the line has its own.
 
     Raises:
         LineError: It is no object, or a key of it is unknown or holds another type.

@@ -1,4 +1,4 @@
-"""What a run says: a few lines before it, a table and some answers behind it."""
+"""The report of a run: a few lines before it, a table and some answers after it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def start_lines(engine: Engine, num_prompts: int) -> Iterator[str]:
 
 
 def sizes(engine: Engine) -> str:
-    """How much the engine takes on at a time."""
+    """Return a text of the sizes of the engine."""
     limits = engine.scheduler.sizes
     return (
         f"at most {limits.max_num_seqs} at a time and "
@@ -60,7 +60,7 @@ def sizes(engine: Engine) -> str:
 
 
 def choices(engine: Engine) -> str:
-    """Which components decide."""
+    """Return the components that decide, in a line."""
     components = engine.scheduler.components
     gates = ", ".join(gate.name for gate in components.gates) or "none"
     return (
@@ -159,7 +159,7 @@ def listed(summaries: Mapping[str, Any], config: Config, added: Iterable[str]) -
 
 
 def ends_row(reasons: Counter[str], total: int) -> tuple[str, str]:
-    """How many of all requests ended, and how."""
+    """Return the number of ended requests, and their ends."""
     listed = ", ".join(f"{number} {reason}" for reason, number in reasons.items())
     return "requests", f"{reasons.total()} of {total}" + (f" ({listed})" if listed else "")
 
@@ -173,7 +173,7 @@ def faults_rows(engine: Engine) -> Iterator[tuple[str, str]]:
 
 
 def served_rows(engine: Engine) -> Iterator[tuple[str, str]]:
-    """What the observer ``stats`` has measured; nothing if there is none."""
+    """Yield the results of the observer ``stats``; nothing if there is none."""
     stats = stats_of(engine)
     if not stats:
         return
@@ -210,26 +210,26 @@ def _percentiles(stats: Mapping[str, Any], name: str, factor: float, unit: str) 
 
 
 def stats_of(engine: Engine) -> Mapping[str, Any]:
-    """What the observer of that name has measured; empty if there is none."""
+    """Return the results of the observer of that name; empty if there is none."""
     observers = engine.scheduler.components.observers
     found = [observer for observer in observers if observer.name == STATS]
     return found[0].summary() if found else {}
 
 
 def shadows_of(engine: Engine) -> list[Mapping[str, Any]]:
-    """What policies that only watched have to say."""
+    """Return the results of shadow policies."""
     observers = engine.scheduler.components.observers
     return [observer.summary() for observer in observers if observer.name == SHADOW]
 
 
 def _agreement(shadow: Mapping[str, Any]) -> str:
-    """How far a shadow agreed, in a line."""
+    """Return the agreement of a shadow, in a line."""
     words = {"same_choices_ratio": "choices", "same_admissions_ratio": "admissions"}
     words["same_grants_ratio"] = "grants"
     told = [f"same {w} {shadow[k]:.0%}" for k, w in words.items() if shadow[k] is not None]
     tau = shadow["order_tau"]
     told += [] if tau is None else [f"order of the queue {tau:+.2f} (tau)"]
-    told += [f"would have had some yield in {shadow['yield_steps']} steps"] * (
+    told += [f"would have preempted some in {shadow['yield_steps']} steps"] * (
         shadow["yield_steps"] > 0
     )
     told += [f"left out: {shadow['failure']}"] if shadow["failure"] else []

@@ -1,4 +1,4 @@
-"""Writes results so that none is lost, whatever ends the run."""
+"""Write results so that none is lost, whatever ends the run."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = ["NoResults", "ResultFile", "ResultStream", "Results"]
 
 
 class Results(Protocol):
-    """Takes results in the order in which requests end.
+    """Take results in the order in which requests end.
 
     Attributes:
-        fate: What becomes of the results of a run that is stopped, to follow "and".
+        fate: Fate of the results of a stopped run, to follow "and".
     """
 
     fate: str
@@ -37,13 +37,13 @@ class Results(Protocol):
         """Bring what there is into input order; say where it is, or ``""``.
 
         Args:
-            is_complete: Whether every request has its result.
+            is_complete: True if every request has its result.
         """
         ...
 
 
 class NoResults:
-    """Keeps nothing."""
+    """Keep nothing."""
 
     fate = "are not kept: there is no --output"
 

@@ -37,7 +37,7 @@ class DecodeAttention:
 
     Args:
         spec: The model's attention.
-        cache: Where keys and values are.
+        cache: The cache of keys and values.
         keeper: Keeps what is gathered; None: nothing is kept.
     """
 
@@ -64,7 +64,7 @@ class DecodeAttention:
 
         Args:
             call: The layer, with the tokens of the whole batch.
-            group: Who is computed.
+            group: The computed requests.
             output: Like the query, filled in for this group.
         """
         some = _of(group, call.query)
@@ -167,5 +167,5 @@ class DecodeAttention:
 
 
 def _of(group: DecodeGroup, tokens: torch.Tensor) -> torch.Tensor:
-    """What the group has of a step's tokens."""
+    """Return the group's rows of a step's tokens."""
     return tokens if group.tokens is None else tokens.index_select(0, group.tokens)

@@ -29,14 +29,14 @@ class DecodeGroup:
     Args:
         tokens: ``[num_reqs]`` int64, their tokens' places in the batch; None: they are
             the batch, in its order.
-        num_reqs: How many they are.
+        num_reqs: Number of requests.
         num_shared: Keys at the beginning that all of them share, gathered once.
         shared_rows: ``[2 * num_kv_heads * num_shared_blocks]`` int64, their cache rows;
             None: they share none.
         num_keys: Keys that are attended to of each, ``num_blocks * block_size``.
         rows: ``[2 * num_kv_heads * num_reqs * num_blocks]`` int64, cache rows to gather,
             of as many blocks as are kept if they are; None: they are there already.
-        kept: Where what is gathered is kept; None: nowhere.
+        kept: Storage of gathered keys; None: none.
         places: ``[num_kv_heads * num_reqs]`` int64, where the step's keys belong among
             what is kept, as rows of a token; None without need.
         blanks: Gathered tokens that are to be set to zero; None: none.

@@ -24,7 +24,7 @@ __all__ = ["DeferredAttention", "Kernels"]
 
 
 class Kernels(Protocol):
-    """What computes, once there is a cache; see ``AttentionBackend``."""
+    """The part that computes, once there is a cache; see ``AttentionBackend``."""
 
     def begin_step(self, batch: AttentionBatch) -> None: ...
 
@@ -34,10 +34,10 @@ class Kernels(Protocol):
 
 
 class DeferredAttention(AttentionBackend):
-    """Declares what it supports, and hands the rest to kernels imported by ``allocate``.
+    """Declare its support, and leave the rest to kernels imported by ``allocate``.
 
     Attributes:
-        support: What it can serve.
+        support: Its capabilities.
     """
 
     support: ClassVar[Support]
@@ -49,7 +49,7 @@ class DeferredAttention(AttentionBackend):
         """Import the kernels and allocate their cache."""
 
     def _missing(self, spec: AttentionSpec) -> str | None:
-        """What else is in the way here, where everything declared is fine."""
+        """Return a further obstacle here, if all declared requirements are met."""
         return None
 
     def unsupported(self, spec: AttentionSpec) -> str | None:

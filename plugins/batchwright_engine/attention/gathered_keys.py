@@ -18,7 +18,7 @@ __all__ = ["GatheredKeys"]
 
 @frozen(eq=False)
 class GatheredKeys:
-    """Which cached tokens some requests' queries see, and which tokens the queries are.
+    """The cached tokens that the queries of some requests see, and the tokens of the queries.
 
     Args:
         tokens: ``[num_queries]`` int64, the queries' places in the batch.

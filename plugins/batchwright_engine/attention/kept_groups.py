@@ -18,13 +18,13 @@ __all__ = ["Kept", "KeptGroups"]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Kept:
-    """Where a group's keys and values are kept.
+    """Storage of a group's keys and values.
 
     Args:
         place: Which room it has.
         num_blocks: Blocks of each request; the room has no more: products of bfloat16
             would copy keys that do not lie densely.
-        is_filled: Whether all but this step's tokens are there already.
+        is_filled: True if all but this step's tokens are there already.
     """
 
     place: int
@@ -44,7 +44,7 @@ class _Seen:
     def goes_on(
         self, lens: NDArray[np.int64], tables: NDArray[np.int32], num_shared: int, size: int
     ) -> bool:
-        """Whether a group is this one, a token later.
+        """Return True if a group is this one, a token later.
 
         Blocks that were full or begun are the same, and so is what lies in them: a request
         that writes to a block owns it.
@@ -80,7 +80,7 @@ class KeptGroups:
         self._rooms: list[list[torch.Tensor]] = []
 
     def begin_step(self) -> None:
-        """What was seen in the last step is what may go on in this one."""
+        """Start a step: groups of the last step may continue in this one."""
         self._before, self._now = self._now, {}
 
     def forget(self) -> None:
@@ -102,7 +102,7 @@ class KeptGroups:
             num_blocks: Most blocks that one of them has beside these.
 
         Returns:
-            Where it is kept; None if it is not.
+            Its storage; None if there is none.
         """
         size, last = self._spec.block_size, int(lens[0]) - 1
         before = self._before.get(int(tables[0, (last - 1) // size]))

@@ -1,4 +1,4 @@
-"""Runs the kernel of ``numba`` over a paged cache, layer by layer."""
+"""Run the kernel of ``numba`` over a paged cache, layer by layer."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class _Decodes:
         segment_words: Of segments and parts; see ``numba_kernels``.
         room_words: Of what is computed.
         cut_at: Address of the tasks that were cut.
-        num_cut: How many these are.
+        num_cut: Their number.
     """
 
     def __init__(self, segments: DecodeSegments, group_size: int, head_size: int) -> None:
@@ -70,7 +70,7 @@ class _Decodes:
 
 
 class NumbaPagedAttention:
-    """What ``NumbaAttention`` does once numba is there; see its contract."""
+    """The implementation of ``NumbaAttention``, which imports numba; see its contract."""
 
     def __init__(self, spec: AttentionSpec, num_blocks: int) -> None:
         self._spec = spec
@@ -114,7 +114,7 @@ class NumbaPagedAttention:
         return alone
 
     def _work(self, num_keys: Numbers) -> Numbers:
-        """What as many keys, each of all heads, take."""
+        """Return the work on as many keys, each of all heads."""
         spec = self._spec
         return num_keys * (spec.num_kv_heads * (self._group_size + _KEY_WORK) * spec.head_size)
 

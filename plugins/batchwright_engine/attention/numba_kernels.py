@@ -63,7 +63,7 @@ _FLOAT_BYTES, _INDEX_BYTES, _WORD_BYTES = 4, 4, 8
 
 @cache
 def write_work(is_half: int) -> Any:
-    """Stores tokens' keys and values; to be shared out by tokens.
+    """Store tokens' keys and values; to be shared out by tokens.
 
     Behind what ``rows_of`` reads come the cache's address, key heads, slots, head size
     and block size, the address of ``[num_tokens]`` slots, in which a request's tokens
@@ -187,7 +187,7 @@ def _put(
 
 @njit(inline="always")
 def _slot(block_table: Any, key: Any, block_size: Any) -> Any:
-    """Where in the cache a request's key lies."""
+    """Return the slot of a request's key in the cache."""
     return np.int64(block_table[key // block_size]) * block_size + key % block_size
 
 
@@ -272,7 +272,7 @@ def _weigh(scores: Any, scale: Any, softcap: Any) -> Any:
 
 @cache
 def merge_work(is_half: int, group_size: int, head_size: int) -> Any:
-    """Puts the segments of a token and key head together; a part is one that was cut.
+    """Put the segments of a token and key head together; a part is one that was cut.
 
     Behind the words of ``attend_work`` comes the address of int64 ``[num_cut, 2]``: the
     first segment of each, and behind its last one.

@@ -27,14 +27,15 @@ class NumbaAttentionOptions:
 class NumbaAttention(DeferredAttention):
     """Paged attention by a kernel of our own that numba compiles, on a CPU.
 
-    Decodes read keys and values where they lie in the cache, once, and hold what they
-    sum up in float32; the work of a step is divided evenly over threads, whatever the
-    lengths of contexts. Prompts and pieces of them are computed as by ``torch``.
-    Serves grouped query heads, a sliding window a layer, soft-capped scores and
-    attention sinks, with blocks of any size, in float32 and bfloat16.
+    Decodes read keys and values in place in the cache, once, and keep their sums in float32.
+    The work of a step is divided evenly over threads, whatever the lengths of contexts. Prompts
+    and chunks of them are computed as by ``torch``.
 
-    The kernel is compiled when it is first used for a model's head size and group
-    (some seconds), and kept on disk.
+    Serves grouped query heads, a sliding window a layer, soft-capped scores and attention
+    sinks, with blocks of any size, in float32 and bfloat16.
+
+    The kernel is compiled when it is first used for a model's head size and group (some
+    seconds), and kept on disk.
     """
 
     name: ClassVar[str] = "numba"

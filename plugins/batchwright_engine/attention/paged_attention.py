@@ -31,7 +31,7 @@ _CHUNK_TOKENS = {"cpu": 16_384, "cuda": 262_144}
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Work:
-    """What the layers with one window compute in a step."""
+    """The work of the layers with one window in a step."""
 
     groups: list[DecodeGroup]
     spans: list[PrefillSpan]
@@ -50,7 +50,7 @@ class _Work:
 
 
 class PagedAttention:
-    """What ``TorchAttention`` does once torch is there; see its contract."""
+    """The implementation of ``TorchAttention``, which imports torch; see its contract."""
 
     def __init__(
         self, spec: AttentionSpec, num_blocks: int, chunk_tokens: int | None, kept_bytes: int

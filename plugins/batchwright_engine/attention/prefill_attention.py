@@ -22,7 +22,7 @@ class PrefillAttention:
 
     Args:
         spec: The model's attention.
-        cache: Where keys and values are.
+        cache: The cache of keys and values.
     """
 
     def __init__(self, spec: AttentionSpec, cache: PagedCache) -> None:
@@ -40,7 +40,7 @@ class PrefillAttention:
 
         Args:
             call: The layer, with the tokens of the whole batch.
-            span: What is computed.
+            span: The work to compute.
             output: Like the query, filled in for this span.
         """
         spec, part = self._spec, slice(span.start, span.stop)

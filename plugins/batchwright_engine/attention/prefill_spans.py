@@ -62,7 +62,7 @@ class _Spans:
             yield self._fresh(alike)
 
     def _is_fresh(self, request: int) -> bool:
-        """Whether all that its queries see is computed in this step, and no window ends."""
+        """Return True if its queries see only tokens of this step, and no window ends."""
         count = int(self._layout.counts[request])
         is_whole = bool(self._layout.lens[request] == count)
         return is_whole and (self._layout.window is None or count <= self._layout.window)

@@ -29,7 +29,7 @@ class QueryRows:
 
     Args:
         tokens: ``[num_rows]`` int64, their places in the batch.
-        ends: What each row sees ends before this position; 0 for padding rows.
+        ends: End of the keys that each row sees (a position); 0 for padding rows.
         block_tables: ``[num_padded, width]`` int32.
     """
 

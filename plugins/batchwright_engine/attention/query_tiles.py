@@ -1,4 +1,4 @@
-"""How the queries of one step are cut into tiles, and their keys into parts."""
+"""The tiles of the queries of a step, and the parts of their keys."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PROGRAMS_A_PROCESSOR = 2
 
 @dataclass(frozen=True, slots=True)
 class TileShape:
-    """What a tile holds, and with what a program computes it.
+    """The size of a tile, and the launch options of its program.
 
     Args:
         rows: Queries times the heads that share a key head; a power of two.

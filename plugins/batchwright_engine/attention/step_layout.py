@@ -1,4 +1,4 @@
-"""What the layers of one step share: who reads which blocks, and sees what of them."""
+"""Data that the layers of one step share: blocks and masks of each request."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class StepLayout:
         return torch.from_numpy(values).to(self.device)
 
     def seen(self, first: torch.Tensor, width: int, query: torch.Tensor) -> torch.Tensor:
-        """What each query sees of ``width`` blocks.
+        """Return the mask of ``width`` blocks for each query.
 
         Args:
             first: ``[num_queries or 1, 1]``, first block.
@@ -107,7 +107,7 @@ class StepLayout:
     def blanks(self, first: torch.Tensor, seen: torch.Tensor) -> torch.Tensor | None:
         """Gathered tokens, over all heads, that lie before a window.
 
-        They may be anybody's: the request did not have to write them. What lies behind
+        They may belong to any request: this one did not have to write them. What lies behind
         its last token is zero, see ``unused_slots``.
         """
         if self.window is None:

@@ -1,4 +1,4 @@
-"""What an attention backend says it can serve, and the reason why not."""
+"""Declared capabilities of an attention backend, and the reasons of a refusal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Library:
         name: Of the distribution.
         least: First version that will do.
         below: First version that will not do any more; None: any later one does.
-        install: What to run to get it.
+        install: Command that installs it.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Library:
     install: str
 
     def problem(self) -> str | None:
-        """Why what is installed will not do; None if it will."""
+        """Return the reason why the installed version will not do; None if it will."""
         from importlib import metadata  # brings along what reads e-mail
 
         try:
@@ -53,21 +53,21 @@ class Library:
 
 @frozen(kw_only=True)
 class Support:
-    """What a backend can serve. A default means: anything.
+    """Capabilities of a backend. A default means: anything.
 
     Args:
-        devices: Where it computes.
+        devices: Devices on which it computes.
         capability: Least CUDA compute capability.
-        dtypes: What it computes in.
+        dtypes: Types in which it computes.
         head_sizes: Elements a head.
         most_head_size: Most elements a head.
-        head_size_multiple: What the elements a head must be a multiple of.
+        head_size_multiple: Number that the elements a head must be a multiple of.
         most_group_size: Most query heads that share a key head.
-        block_multiple: What the tokens a block must be a multiple of.
-        window: Whether a layer may have a sliding window.
-        softcap: Whether scores may be soft-capped.
-        sinks: Whether layers may have attention sinks.
-        libraries: What has to be installed.
+        block_multiple: Number that the tokens a block must be a multiple of.
+        window: True if a layer may have a sliding window.
+        softcap: True if scores may be soft-capped.
+        sinks: True if layers may have attention sinks.
+        libraries: Libraries that must be installed.
     """
 
     devices: tuple[str, ...] = ("cpu", "cuda")
@@ -84,7 +84,7 @@ class Support:
     libraries: tuple[Library, ...] = ()
 
     def problem(self, spec: AttentionSpec) -> str | None:
-        """Why a model cannot be served here, in one sentence; None if it can.
+        """Return in one sentence why a model cannot be served here; None if it can.
 
         A block size of 0 is not known yet, and passes.
         """

@@ -42,18 +42,16 @@ class TorchAttentionOptions:
 
 
 class TorchAttention(DeferredAttention):
-    """Paged attention out of torch's own operations, on a CPU or on CUDA.
+    """Paged attention by torch's own operations, on a CPU or on CUDA.
 
-    Decodes are sorted by length and computed a group at a time: their blocks are
-    gathered into one buffer and the query heads that share a key head are the query
-    rows of one ``scaled_dot_product_attention``. A request with several tokens in the
-    step is computed by a call of its own. Slots that no query may see are blanked
-    before they are used, so that whatever lies in an unused slot, NaN included, stays
-    there.
+    Decodes are sorted by length and computed a group at a time: their blocks are gathered into
+    one buffer, and the query heads that share a key head are the query rows of one
+    ``scaled_dot_product_attention``. A request with several tokens in the step is computed by a
+    call of its own. Slots that no query may see are blanked before they are used, so that the
+    content of an unused slot, NaN included, has no effect.
 
-    Serves grouped query heads, a sliding window a layer, soft-capped scores and
-    attention sinks (the latter two without the fused kernel), in float32, bfloat16
-    and float16.
+    Serves grouped query heads, a sliding window a layer, soft-capped scores and attention sinks
+    (the latter two without the fused kernel), in float32, bfloat16 and float16.
     """
 
     name: ClassVar[str] = "torch"

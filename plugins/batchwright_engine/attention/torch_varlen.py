@@ -23,11 +23,10 @@ _IMPLEMENTATIONS = {9: ("FA3", "flash_attn_interface"), 10: ("FA4", "flash_attn"
 class TorchVarlenAttention(DeferredAttention):
     """Paged attention by ``torch.nn.attention.varlen.varlen_attn``, on CUDA.
 
-    The kernel that comes with torch (FlashAttention 2) takes no block tables: this
-    backend needs FlashAttention 3 on Hopper or FlashAttention 4 on Blackwell, and
-    activates it, which is in force for the whole process. One call a layer, whatever
-    the mix. Serves grouped query heads and a sliding window a layer, in float16 and
-    bfloat16.
+    The kernel that comes with torch (FlashAttention 2) takes no block tables: this backend
+    needs FlashAttention 3 on Hopper or FlashAttention 4 on Blackwell, and activates it for the
+    whole process. It makes one call a layer, whatever the mix. Serves grouped query heads and a
+    sliding window a layer, in float16 and bfloat16.
     """
 
     name: ClassVar[str] = "torch-varlen"
@@ -60,7 +59,7 @@ class TorchVarlenAttention(DeferredAttention):
 
 
 def _no_block_tables() -> str | None:
-    """Whether this torch's ``varlen_attn`` can be given block tables."""
+    """Return the reason if this torch's ``varlen_attn`` takes no block tables."""
     import torch
 
     try:
@@ -73,7 +72,7 @@ def _no_block_tables() -> str | None:
 
 
 def _no_implementation(major: int) -> str | None:
-    """Whether there is a FlashAttention that takes block tables on this GPU."""
+    """Return the reason if no FlashAttention on this GPU takes block tables."""
     known = _IMPLEMENTATIONS.get(major)
     if known is None:
         return f"no FlashAttention takes block tables on compute capability {major}"

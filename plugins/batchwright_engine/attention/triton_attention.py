@@ -1,4 +1,4 @@
-"""Runs the Triton kernels over a paged cache, layer by layer."""
+"""Run the Triton kernels over a paged cache, layer by layer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["TritonPagedAttention"]
 
 
 class TritonPagedAttention:
-    """What ``TritonAttention`` does once Triton is there; see its contract.
+    """The implementation of ``TritonAttention``, which imports Triton; see its contract.
 
     Args:
         spec: The model.

@@ -121,7 +121,7 @@ def _lengths(query_start_loc, seq_lens, request):
 
 @triton.jit
 def _part(position, end, window, split, num_splits, COLUMNS: tl.constexpr, WINDOWED: tl.constexpr):
-    """What a tile's queries see together begins where, and this part of it, from and to.
+    """Return the start of a tile's common keys, and the bounds of this part of them.
 
     Parts are whole columns, so that the first may begin with keys that no query sees.
     """
@@ -157,7 +157,7 @@ def _cells(
     HEAD_SIZE: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
 ):
-    """Where the elements of some positions' keys lie."""
+    """Return the addresses of the elements of some positions' keys."""
     block = tl.load(blocks + at // BLOCK_SIZE, mask=is_key, other=0)
     slot = block.to(tl.int64) * BLOCK_SIZE + at % BLOCK_SIZE
     return (slot[:, None] * NUM_KV_HEADS + kv_head) * HEAD_SIZE + dims[None, :]

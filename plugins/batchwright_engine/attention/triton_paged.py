@@ -22,11 +22,11 @@ INTERPRETED: Final[dict[str, Any]] = {
     "capability": None,
     "dtypes": ("float32", "float16"),  # it takes bfloat16 for integers
 }
-"""What changes in a backend's support under Triton's interpreter."""
+"""Changes of a backend's support under Triton's interpreter."""
 
 
 def is_interpreted() -> bool:
-    """Whether Triton interprets its kernels on the CPU, instead of compiling them."""
+    """Return True if Triton interprets its kernels on the CPU, instead of compiling them."""
     return os.environ.get("TRITON_INTERPRET") == "1"
 
 
@@ -48,13 +48,13 @@ class TritonAttentionOptions:
 class TritonAttention(DeferredAttention):
     """Paged attention by a Triton kernel of our own, on CUDA.
 
-    One kernel computes decodes, prefills, chunks of them and any mix in one launch;
-    where there is too little of that to fill the GPU, long contexts are split and
-    merged. Serves grouped query heads, a sliding window a layer, soft-capped scores
-    and attention sinks, with blocks of any size. Triton comes with torch for CUDA.
+    One kernel computes decodes, prefills, chunks of them and any mix in one launch. If there is
+    too little of that to fill the GPU, long contexts are split and merged. Serves grouped query
+    heads, a sliding window a layer, soft-capped scores and attention sinks, with blocks of any
+    size. Triton comes with torch for CUDA.
 
-    Under Triton's interpreter (``TRITON_INTERPRET=1``) it computes on a CPU too, very
-    slowly: that is how it is tested where there is no GPU.
+    Under Triton's interpreter (``TRITON_INTERPRET=1``) it computes on a CPU too, very slowly.
+    The tests use it on machines without a GPU.
     """
 
     name: ClassVar[str] = "triton"

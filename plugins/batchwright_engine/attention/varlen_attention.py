@@ -1,4 +1,4 @@
-"""Runs torch's variable-length attention over a paged cache, layer by layer."""
+"""Run torch's variable-length attention over a paged cache, layer by layer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["VarlenPagedAttention"]
 
 
 class VarlenPagedAttention:
-    """What ``TorchVarlenAttention`` does once its kernel is there; see its contract."""
+    """The implementation of ``TorchVarlenAttention``, which imports its kernel."""
 
     def __init__(self, spec: AttentionSpec, num_blocks: int) -> None:
         self._spec = spec
@@ -41,7 +41,7 @@ class VarlenPagedAttention:
             self._cache.keys[call.layer],
             self._cache.values[call.layer],
             batch.query_start_loc,
-            None,  # with block tables, lengths of keys are told by seqused_k alone
+            None,  # with block tables, seqused_k alone gives the lengths of keys
             *self._most,
             scale=call.scale,
             window_size=(-1 if window is None else window - 1, 0),

@@ -1,4 +1,4 @@
-"""Runs xformers' kernels over a paged cache, layer by layer."""
+"""Run xformers' kernels over a paged cache, layer by layer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BLOCKS = (64, 32, 16)  # keys that a program of the split-k kernel looks at tog
 
 @frozen(eq=False)
 class _Step:
-    """What the layers with one window share; None where there is nothing of it.
+    """Data that the layers with one window share; None if there is none of it.
 
     Args:
         rows: Tokens for the split-k kernel.
@@ -42,7 +42,7 @@ class _Step:
 
 
 class XformersPagedAttention:
-    """What ``XformersAttention`` does once xformers is there; see its contract.
+    """The implementation of ``XformersAttention``, which imports xformers.
 
     Args:
         spec: The model.
@@ -197,7 +197,7 @@ def _operator(block_size: int) -> Any:
 
 
 def _has_dense_kernel() -> bool:
-    """Whether xformers found a kernel for gathered prefills that works with this torch.
+    """Return True if xformers has a kernel for gathered prefills that works with this torch.
 
     That is torch's own FlashAttention or CUTLASS kernel, or xformers' compiled part.
     """

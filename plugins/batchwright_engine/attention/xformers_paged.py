@@ -39,15 +39,14 @@ class XformersAttentionOptions:
 class XformersAttention(DeferredAttention):
     """Paged attention by xformers 0.0.35, on CUDA.
 
-    Decodes, and the tokens of short chunks one by one, go through xformers' split-k
-    kernel, a request's block table as its pages: query heads that share a key head are
-    expanded with a stride of zero, so that each key is read once. Longer prefills gather
-    their keys and use a block-diagonal causal mask. Serves grouped query heads and a
-    sliding window a layer, in float16 and bfloat16, with blocks of 16 tokens or a
-    multiple of it.
+    Decodes, and the tokens of short chunks one by one, go through xformers' split-k kernel,
+    with a request's block table as its pages. Query heads that share a key head are expanded
+    with a stride of zero, so that each key is read once. Longer prefills gather their keys and
+    use a block-diagonal causal mask. Serves grouped query heads and a sliding window a layer,
+    in float16 and bfloat16, with blocks of 16 tokens or a multiple of it.
 
-    The split-k kernel is Triton code and runs beside newer versions of torch, whatever
-    torch and CUDA the compiled part of xformers was built for.
+    The split-k kernel is Triton code and runs beside newer versions of torch, for any torch and
+    CUDA that the compiled part of xformers was built for.
     """
 
     name: ClassVar[str] = "xformers"

@@ -1,4 +1,4 @@
-"""What threads share: numbers that change at once, and functions by their addresses."""
+"""Data that threads share: atomic numbers, and functions by their addresses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numba.extending import intrinsic
 __all__ = ["WORK", "add_at", "call_work", "load_at", "store_at", "swap_at", "yield_core"]
 
 WORK = types.void(types.CPointer(types.int64), types.int64)
-"""What threads do: a function of its arguments, and of which part of it is to be done."""
+"""The work of threads: a function of its arguments and of the part to do."""
 
 _LONG = ir.IntType(64)
 _ORDER = "seq_cst"

@@ -1,4 +1,4 @@
-"""Whether anything can be compiled here."""
+"""The check that functions can be compiled here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LEAST = (0, 61)
 
 @cache
 def problem() -> str | None:
-    """Why this process cannot compile functions, in one sentence; None if it can.
+    """Return in one sentence why this process cannot compile functions; None if it can.
 
     That numba is installed does not say so: one built for another numpy cannot be
     imported.

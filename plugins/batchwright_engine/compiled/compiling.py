@@ -1,4 +1,4 @@
-"""How functions are compiled, and kept from one process to the next."""
+"""The compilation of functions, and its cache between processes."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def compiled_work(function: Function, *, variant: str = "") -> Any:
 
     Args:
         function: Of the type ``atomics.WORK``.
-        variant: What sets it apart from others that are made by the same code: each has
+        variant: Name that separates it from others made by the same code: each has
             files of its own. All that the code closes over has to be in it, and to be
             numbers, which are constants for the compiler.
 
     Returns:
-        What has the function's address in this process as ``address``.
+        An object with the function's address in this process as ``address``.
     """
     function.__qualname__ += f"{variant}_{_sources():08x}"
     options = {"fastmath": _REORDERED, "error_model": "numpy"}
@@ -95,7 +95,7 @@ class _Kept(FunctionCache):  # type: ignore[misc]
 
 @cache
 def _announce() -> None:
-    """Tell a person at a terminal, once a process, what the next seconds are for."""
+    """Print on a terminal, once a process, the reason of the wait."""
     if sys.stderr.isatty():
         print("compiling for this CPU, which takes some seconds, once", file=sys.stderr)
 

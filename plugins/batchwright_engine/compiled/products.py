@@ -25,7 +25,7 @@ _LINE_BYTES = 64
 
 
 def serves(weight: torch.Tensor) -> bool:
-    """Whether this CPU has the instructions for such weights, and their shape suits them.
+    """Return True if this CPU has the instructions for such weights, and their shape suits them.
 
     Where it has whole units for tiles of bfloat16 (AMX), oneDNN uses them, and we do not.
     """

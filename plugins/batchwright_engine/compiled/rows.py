@@ -24,7 +24,7 @@ _FAST = ("contract", "reassoc", "nsz")
 
 
 class _Code:
-    """Writes instructions for one call.
+    """Write instructions for one call.
 
     Args:
         context: numba's.
@@ -150,12 +150,12 @@ def multiply_rows(
     Args:
         left: ``[num_left * size]`` float32, or uint16 for bfloat16.
         rows: Flat float32, or uint16 for bfloat16.
-        start: Where in ``rows`` the first one begins.
+        start: Index in ``rows`` of the start of the first one.
         count: Rows there, one behind the other.
         products: Flat float32, set at ``first + step * i + j`` for row j with i of ``left``.
         first: See there.
         step: See there.
-        num_left: How many are on the left; a constant.
+        num_left: Number of rows on the left; a constant.
         size: Elements a row; a constant.
     """
     num, width = num_left.literal_value, size.literal_value
@@ -199,12 +199,12 @@ def add_weighted_rows(
     Args:
         sums: ``[num_sums * size]`` float32.
         rows: Flat float32, or uint16 for bfloat16.
-        start: Where in ``rows`` the first one begins.
+        start: Index in ``rows`` of the start of the first one.
         count: Rows there, one behind the other.
         weights: Flat float32: that of row j in sum i is at ``first + step * i + j``.
         first: See there.
         step: See there.
-        num_sums: How many sums; a constant.
+        num_sums: Number of sums; a constant.
         size: Elements a row; a constant.
     """
     num, width = num_sums.literal_value, size.literal_value
@@ -239,9 +239,9 @@ def add_row(_context: Any, sums: Any, at: Any, numbers: Any, place: Any, size: A
 
     Args:
         sums: Flat float32.
-        at: Where in it the row begins.
+        at: Index of the start of the row in it.
         numbers: Flat float32, or uint16 for bfloat16.
-        place: Where in it the row begins.
+        place: Index of the start of the row in it.
         size: Elements; a constant.
     """
     width = size.literal_value
@@ -261,9 +261,9 @@ def store_row(_context: Any, result: Any, place: Any, sums: Any, at: Any, size: 
 
     Args:
         result: Flat float32, or uint16 for bfloat16.
-        place: Where in it the row begins.
+        place: Index of the start of the row in it.
         sums: Flat float32.
-        at: Where in it the row begins.
+        at: Index of the start of the row in it.
         size: Elements; a constant.
     """
     width = size.literal_value
@@ -302,7 +302,7 @@ def fetch_rows(rows: Any, start: Any, count: Any, size: Any) -> None:
 
     Args:
         rows: Flat.
-        start: Where the first one begins.
+        start: Index of the start of the first one.
         count: Rows there, one behind the other.
         size: Elements a row.
     """

@@ -128,9 +128,9 @@ class Team:
         """Do all parts of a job; alone where another thread has the others.
 
         Args:
-            work: What ``compiled_work`` gave.
+            work: Result of ``compiled_work``.
             arguments: Its arguments.
-            total: How many parts there are.
+            total: Number of parts.
         """
         address = work.address
         if total == 1 or not self._num_helpers or not self._lock.acquire(blocking=False):
@@ -150,9 +150,9 @@ def share_parts(work: Any, arguments: Sequence[int], num_parts: int) -> None:
     """Do all parts of a job with as many threads as torch computes with.
 
     Args:
-        work: What ``compiled_work`` gave.
+        work: Result of ``compiled_work``.
         arguments: Its arguments, numbers and addresses.
-        num_parts: How many parts there are.
+        num_parts: Number of parts.
     """
     _team(torch.get_num_threads()).run(work, np.array(arguments, np.int64), num_parts)
 
@@ -161,9 +161,9 @@ def share_rows(work: Any, num_rows: int, row_work: int, *arguments: int) -> None
     """Do a job that is the same for every row.
 
     Args:
-        work: What ``compiled_work`` gave; it asks ``rows_of`` for its rows.
+        work: Result of ``compiled_work``; it asks ``rows_of`` for its rows.
         num_rows: Rows.
-        row_work: How many numbers are computed for one.
+        row_work: Numbers that are computed for one row.
         arguments: Those behind what ``rows_of`` reads; the third and following ones.
     """
     if num_rows:

@@ -17,11 +17,11 @@ _WORDS = ir.VectorType(WORD, LANES)
 
 
 class _Tile:
-    """Writes the instructions of one tile.
+    """Write the instructions of one tile.
 
     Args:
         builder: Of the function that it is part of.
-        is_half: Whether numbers are bfloat16, two of which are multiplied at once.
+        is_half: True if numbers are bfloat16, two of which are multiplied at once.
     """
 
     def __init__(self, builder: Any, is_half: bool) -> None:
@@ -76,11 +76,11 @@ def multiply_tile(
 
     Args:
         x: Flat float32, or uint16 for bfloat16.
-        first: Where in it the first row begins.
+        first: Index of the start of the first row in it.
         step: Elements from one row to the next.
         weights: Flat; a panel is ``[num_inputs, columns]``, and for bfloat16
             ``[num_inputs / 2, columns, 2]``.
-        begin: Where the panel begins; 64 bytes lie between places where one may.
+        begin: Start of the panel, a multiple of 64 bytes.
         num_inputs: Elements of a row; even for bfloat16.
         sums: ``[num_rows * columns]`` float32, set.
         num_rows: A constant.

@@ -33,7 +33,7 @@ PAIRS = ir.VectorType(BFLOAT, 2 * LANES)
 
 @cache
 def has(feature: str) -> bool:
-    """Whether the CPU that is compiled for has a feature, by LLVM's name for it.
+    """Return True if the CPU has a feature, by LLVM's name for it.
 
     It is the one at hand, unless ``NUMBA_CPU_NAME`` or ``NUMBA_CPU_FEATURES`` name less: for
     that one, LLVM ends the process where it is to use instructions that it has not.

@@ -39,7 +39,7 @@ class ModuleCall(LayerCall):
 
 
 class AttentionTarget(Protocol):
-    """Who computes attention: a backend, which needs only the ``LayerCall`` in it."""
+    """The backend that computes attention, from the ``LayerCall`` in it."""
 
     def forward(self, call: ModuleCall) -> torch.Tensor:
         """See ``AttentionBackend.forward``."""
@@ -67,7 +67,7 @@ def _attention(
     if target is None:
         raise ModelError(
             f"{type(module).__name__} passes no arguments on to its attention function, "
-            "which therefore cannot tell whose cache it works on"
+            "which therefore does not know whose cache it works on"
         )
     layer = getattr(module, "layer_idx", None)
     if attention_mask is not None or not isinstance(layer, int):

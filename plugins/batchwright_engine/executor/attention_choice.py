@@ -1,4 +1,4 @@
-"""Chooses among attention backends, and keeps the reasons."""
+"""Choose among attention backends, and keep the reasons."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["AttentionChoice", "choose_attention"]
 
 @frozen(eq=False)
 class AttentionChoice:
-    """Which backend computes, and why no other one does.
+    """The backend that computes, and the reasons against the others.
 
     Args:
         backend: The chosen one.
@@ -35,8 +35,8 @@ def choose_attention(
 
     Args:
         backends: In order of preference.
-        spec: What the model asks of it.
-        model: What to call the model in errors.
+        spec: Requirements of the model.
+        model: Name of the model in errors.
 
     Raises:
         ModelError: None can; says why of each.

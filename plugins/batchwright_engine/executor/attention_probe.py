@@ -21,7 +21,7 @@ _FOREIGN = ("position_bias", "chunk_size", "attention_chunk_size", "block_table"
 
 @define(eq=False)
 class _Record:
-    """Computes nothing; notes what each layer asks for."""
+    """Compute nothing, and note the requirements of each layer."""
 
     calls: list[ModuleCall] = field(factory=list)
 
@@ -40,11 +40,11 @@ def probe(model: Any, name: str, device: torch.device) -> tuple[AttentionSpec, l
 
     Args:
         model: A causal language model of transformers, set up for the bridge.
-        name: What to call it in errors.
-        device: Where it is.
+        name: Its name in errors.
+        device: Its device.
 
     Returns:
-        What it asks of a backend (the block size is still 0), and of each layer's
+        Its requirements of a backend (the block size is still 0), and of each layer's
         attention, in the order of layers.
 
     Raises:

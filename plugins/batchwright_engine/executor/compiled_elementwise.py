@@ -1,4 +1,4 @@
-"""What a decoder does to each token beside products, compiled by numba for a CPU."""
+"""Elementwise operations of a decoder, compiled by numba for a CPU."""
 
 from __future__ import annotations
 

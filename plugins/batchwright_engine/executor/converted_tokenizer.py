@@ -23,7 +23,7 @@ class ConvertedTokenizer:
     """Byte-level BPE and a chat template as the embedded models have them; see ``Tokenizer``.
 
     Args:
-        folder: Where tokenizer.json and tokenizer_config.json are.
+        folder: Folder of tokenizer.json and tokenizer_config.json.
 
     Attributes:
         special_tokens: Tokens that ``decode`` leaves out, by how they are written.

@@ -1,4 +1,4 @@
-"""How many threads to compute with, and how they wait."""
+"""The number of threads of the CPU, and their waiting."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def apart(work: Callable[[], T]) -> T:
     on another thread than computes it would be slower for what that one has left behind.
 
     Raises:
-        BaseException: What the work raised.
+        BaseException: The exception of the work.
     """
     from concurrent.futures import ThreadPoolExecutor
 
@@ -68,7 +68,7 @@ def _siblings(cpu: int) -> str:
 
 
 def _quota() -> float:
-    """Cores' worth of time that a container grants; infinite if it does not say."""
+    """Return the quota of a container in cores; infinite if there is none."""
     try:
         quota, period = _QUOTA.read_text().split()
         return max(1, math.ceil(int(quota) / int(period)))

@@ -1,4 +1,4 @@
-"""Builds a decoder from a transformers model of a family that is known."""
+"""Build a decoder from a transformers model of a family that is known."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ACTIVATIONS: dict[str, Activation] = {
 
 @frozen
 class Scores:
-    """How a layer's attention scores are made.
+    """Parameters of a layer's attention scores.
 
     Args:
         scale: Factor on them.
@@ -45,7 +45,7 @@ def build_decoder(model: Any, calls: Sequence[ModuleCall], num_positions: int) -
 
     Args:
         model: A causal language model. Its larger weights are copied.
-        calls: What each layer asks of attention, in the order of layers.
+        calls: Requirements of each layer of attention, in the order of layers.
         num_positions: Positions that requests may reach.
 
     Returns:
@@ -68,7 +68,7 @@ def build_decoder(model: Any, calls: Sequence[ModuleCall], num_positions: int) -
 
 
 def activation_of(text: Any) -> Activation | None:
-    """What a configuration's MLPs activate their gates with; None: something unknown."""
+    """Return the activation of a configuration's MLPs; None: something unknown."""
     return _ACTIVATIONS.get(getattr(text, "hidden_act", None) or text.hidden_activation)
 
 
@@ -105,12 +105,12 @@ class _Rotaries:
 
 
 class DecoderBuilder:
-    """Puts a decoder together out of weights by their usual names.
+    """Put a decoder together out of weights by their usual names.
 
     Args:
         weights: By name.
         text: Its configuration.
-        family: What its layers are made of.
+        family: The structure of its layers.
         scores: By layer.
         rotary_of: By layer, its position embeddings; None: it has none.
     """

@@ -1,4 +1,4 @@
-"""Which families of decoders are built alike, and what tells one from another."""
+"""Families of decoders that are built alike, and their differences."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Family:
         after_attention: Norm of what it gives.
         before_mlp: Norm of what the MLP reads.
         after_mlp: Norm of what it gives.
-        heads_norm: Whether each query and key head is normalised before it is rotated.
-        whole_norm: Whether all query heads are together, and all key heads.
+        heads_norm: True if each query and key head is normalised before it is rotated.
+        whole_norm: True if all query heads are together, and all key heads.
         gain_offset: Added to the gains of norms (Gemma: 1).
         embedding_factor: Factor on embeddings.
         residual_factor: Factor on what is added to the residual stream.

@@ -43,7 +43,7 @@ class HeadsNorm:
     Args:
         query: ``[head_size]`` gain.
         key: ``[head_size]`` gain.
-        num_query_heads: How many heads are queries.
+        num_query_heads: Number of query heads.
         eps: Added to the mean square.
         offset: Added to the gains.
     """
@@ -77,7 +77,7 @@ class WholeNorm(HeadsNorm):
 
 @frozen(eq=False, kw_only=True)
 class DecoderLayer:
-    """What a layer computes with.
+    """The weights and operations of a layer.
 
     Args:
         index: Which layer it is.
@@ -122,7 +122,7 @@ class DecoderLayer:
     def attend(
         self, x: torch.Tensor, rotary: Rotary | None, backend: LayerAttention
     ) -> torch.Tensor:
-        """What attention gives, before it is projected back.
+        """Return the result of attention, before it is projected back.
 
         Args:
             x: ``[num_tokens, hidden_size]`` residual stream.
@@ -154,7 +154,7 @@ class DecoderLayer:
 
         Args:
             x: ``[num_tokens, hidden_size]`` residual stream before the layer.
-            attended: What ``attend`` gave for these tokens.
+            attended: Result of ``attend`` for these tokens.
         """
         x = self._add(x, self.attention_output, attended, self.after_attention)
         read = x if self.before_mlp is None else self.before_mlp(x)

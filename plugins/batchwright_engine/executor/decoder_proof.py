@@ -47,7 +47,7 @@ class CausalAttention:
 def relative_difference(
     model: LanguageModel, reference: LanguageModel, windows: Sequence[int | None], vocab_size: int
 ) -> float:
-    """How far two models' logits are apart, as a share of their size.
+    """Return the difference of two models' logits, as a share of their size.
 
     Args:
         model: One model.

@@ -1,4 +1,4 @@
-"""Loads a plain Llama from its file of weights, without transformers.
+"""Load a plain Llama from its file of weights, without transformers.
 
 Importing transformers and building its modules takes seconds; mapping the file and
 laying out the weights takes tenths of one.
@@ -41,9 +41,9 @@ def load_directly(
 
     Args:
         folder: A folder with config.json and model.safetensors.
-        name: What to call the model in errors.
+        name: Name of the model in errors.
         config: Its configuration.
-        stored: What the file of weights holds.
+        stored: Content of the file of weights.
         dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``.
         max_model_len: Longest request asked for (tokens); None: the model's.
 

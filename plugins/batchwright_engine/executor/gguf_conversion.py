@@ -1,4 +1,4 @@
-"""Converts a GGUF file of the llama architecture into a Hugging Face folder.
+"""Convert a GGUF file of the llama architecture into a Hugging Face folder.
 
 Run as a program: ``python -m batchwright_engine.executor.gguf_conversion SOURCE
 TARGET``; it prints ``done/total`` bytes as it goes. One tensor is in memory at a time.
@@ -46,7 +46,7 @@ def convert(source: Path, target: Path, report: Callable[[int, int], None]) -> N
     Args:
         source: The GGUF file.
         target: An existing folder.
-        report: Told bytes written and bytes in all.
+        report: Called with bytes written and bytes in all.
 
     Raises:
         ValueError: The file is not of the llama architecture, lacks a field or a tensor,
@@ -172,7 +172,7 @@ def _bfloat16_parts(reader: Any, fields: dict[str, Any]) -> Iterator[np.ndarray]
 
 
 def _halves_apart(weight: np.ndarray, heads: int) -> np.ndarray:
-    """Reorder a head's rows from rotated pairs side by side to two halves.
+    """Reorder a head's rows: the first of each rotated pair, then the second.
 
     GGUF stores the two elements that a rotary embedding turns together next to each
     other; transformers expects the first ones of all pairs, then the second ones.
@@ -182,7 +182,7 @@ def _halves_apart(weight: np.ndarray, heads: int) -> np.ndarray:
 
 
 def _bfloat16(values: np.ndarray) -> np.ndarray:
-    """The upper halves of float32 numbers, rounded to nearest, ties to even."""
+    """Return the upper 16 bits of float32 numbers, rounded to nearest, ties to even."""
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
     odd = (bits >> np.uint32(16)) & np.uint32(1)
     return ((bits + (odd + np.uint32(0x7FFF))) >> np.uint32(16)).astype(np.uint16)

@@ -1,4 +1,4 @@
-"""Writes the tokenizer that a GGUF file describes as Hugging Face files."""
+"""Write the tokenizer that a GGUF file describes as Hugging Face files."""
 
 from __future__ import annotations
 

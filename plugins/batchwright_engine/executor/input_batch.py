@@ -28,10 +28,10 @@ class InputBatch:
         token_ids: ``[num_tokens]`` int64.
         positions: ``[num_tokens]`` int64, in each token's own sequence.
         logit_index: ``[num_rows]`` int64, the tokens whose logits are sampled.
-        row_starts: ``[num_reqs + 1]``, the first row of each request: none where its
-            grant does not reach its last known token, else one more than it has drafts.
-        sampling: How to sample each row.
-        attention: What attention backends need.
+        row_starts: ``[num_reqs + 1]``, the first row of each request: none where its scheduled
+            tokens do not reach its last known token, else one more than it has drafts.
+        sampling: Sampling parameters of each row.
+        attention: Input of attention backends.
     """
 
     token_ids: torch.Tensor
@@ -45,7 +45,7 @@ class InputBatch:
     def build(
         cls, table: RequestTable, grants: Grants, block_size: int, device: torch.device
     ) -> InputBatch:
-        """Gather the granted tokens of these requests from the table."""
+        """Gather the scheduled tokens of these requests from the table."""
         rows, lens, computed = grants.rows, grants.lens, grants.computed
         starts = _starts(lens)
         positions = np.arange(starts[-1]) + np.repeat(computed - starts[:-1], lens)
@@ -76,7 +76,7 @@ class InputBatch:
 def _sampled(
     table: RequestTable, grants: Grants, starts: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], SamplingRows]:
-    """Which rows of logits each request has, and what they are.
+    """The rows of logits of each request, and their meaning.
 
     The rows of a request are its last ones: its last known token's, then its drafts'.
     """

@@ -1,4 +1,4 @@
-"""What a model runner computes with: tokens in, logits out, attention elsewhere."""
+"""The model of a model runner: tokens in, logits out, attention elsewhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["LanguageModel", "LayerAttention", "TransformersModel"]
 
 
 class LayerAttention(Protocol):
-    """What a model needs of an attention backend while it computes."""
+    """The attention that a model calls while it computes."""
 
     def forward(self, call: LayerCall) -> torch.Tensor:
         """See ``AttentionBackend.forward``."""

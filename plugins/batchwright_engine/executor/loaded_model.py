@@ -23,8 +23,8 @@ class LoadedModel:
 
     Args:
         model: Computes it.
-        spec: What it asks of an attention backend.
-        device: Where it is.
+        spec: Its requirements of an attention backend.
+        device: Its device.
         vocab_size: Token ids are below this.
         max_model_len: Longest request (tokens).
         eos_token_ids: End-of-sequence tokens.

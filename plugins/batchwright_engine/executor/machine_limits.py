@@ -1,4 +1,4 @@
-"""What the machine allows: plain products of a model's size, and memory bandwidth."""
+"""Limits of the machine: plain products of a model's size, and memory bandwidth."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def products_seconds(
         products: By ``(num_outputs, num_inputs)``, how many there are.
         num_rows: Rows of what is multiplied.
         dtype: ``float32``, ``bfloat16`` or ``float16``.
-        device: Where to compute.
+        device: Device of the computation.
         make_product: Makes the product with a weight ``[num_outputs, num_inputs]``.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Loads a decoder from a folder and finds out what serving it takes."""
+"""Load a decoder from a folder, with the facts for serving it."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ def load_model(
 
     Args:
         folder: A Hugging Face folder: config.json and safetensors.
-        name: What to call the model in errors.
+        name: Name of the model in errors.
         dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``.
         max_model_len: Longest request asked for (tokens); None: the model's.
-        device: Where to put it.
+        device: Device of the model.
 
     Raises:
         ModelError: It cannot be loaded or not be served; says why.

@@ -1,4 +1,4 @@
-"""Which models cannot be served by paged attention over a flat batch, and why."""
+"""Models that paged attention over a flat batch cannot serve, with the reasons."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LAYER_TYPES = ("full_attention", "sliding_attention")
 
 
 def refusal(config: Any, max_model_len: int | None) -> str | None:
-    """Why a model cannot be served, judged by its configuration alone.
+    """Return the reason why a model cannot be served, by its configuration alone.
 
     Args:
         config: The transformers configuration.
@@ -50,7 +50,7 @@ def refusal(config: Any, max_model_len: int | None) -> str | None:
 
 
 def _attends_only(text: Any) -> bool:
-    """Tell whether a model that may mix layers with and without state has none with."""
+    """Return True if a model that may mix layers with and without state has none with."""
     kinds = getattr(text, "layer_types", None) or ()
     return bool(kinds) and all(kind in _LAYER_TYPES for kind in kinds)
 

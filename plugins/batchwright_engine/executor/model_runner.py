@@ -1,4 +1,4 @@
-"""Computes plans with a loaded model."""
+"""Compute plans with a loaded model."""
 
 from __future__ import annotations
 

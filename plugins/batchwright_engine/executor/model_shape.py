@@ -1,4 +1,4 @@
-"""Finds out what a model asks of an attention backend without loading its weights."""
+"""Find a model's requirements of an attention backend without loading its weights."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def shape_of(folder: Path, name: str, dtype: str, device: torch.device) -> Atten
 
     Args:
         folder: A Hugging Face folder; of its weights only the headers are read.
-        name: What to call the model in errors.
+        name: Name of the model in errors.
         dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``.
-        device: Where the model would be.
+        device: Device of the model.
 
     Returns:
-        What it asks; None if only its weights can tell.
+        Its requirements; None if only its weights have them.
 
     Raises:
         ModelError: It cannot be served; says why.

@@ -23,7 +23,7 @@ def penalise(logits: torch.Tensor, rows: SamplingRows) -> None:
 
     Args:
         logits: ``[num_rows, vocab_size]``.
-        rows: How to sample each.
+        rows: Sampling parameters of each.
     """
     index = rows.column("is_penalised").nonzero()[0]
     if not len(index):
@@ -46,7 +46,7 @@ def penalise(logits: torch.Tensor, rows: SamplingRows) -> None:
 
 
 def _counts(rows: SamplingRows, logits: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """How often each token is in a row's output, and whether it is in prompt or output."""
+    """Return the counts of a row's output tokens, and a mask of its known tokens."""
     assert rows.tokens is not None
     assert rows.num_prompt_tokens is not None
     counts = np.zeros((len(rows), logits.shape[1]), np.float32)

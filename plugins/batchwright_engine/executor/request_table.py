@@ -1,4 +1,4 @@
-"""What an executor knows of each request: its tokens, blocks and parameters."""
+"""The executor's data of each request: its tokens, blocks and parameters."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _COLUMNS = ("tokens", "blocks", "num_tokens", "num_blocks", "num_computed", "num
 
 @frozen(eq=False)
 class Grants:
-    """What is to be computed in a step, in the order of the plan.
+    """The tokens to compute in a step, in the order of the plan.
 
     Args:
         req_ids: Requests.
         rows: Their rows in the table.
-        lens: Granted tokens, drafts included.
+        lens: Scheduled tokens, drafts included.
         computed: Tokens computed before.
-        num_drafts: Draft tokens, the last ones of each grant.
+        num_drafts: Draft tokens, the last scheduled ones of each.
     """
 
     req_ids: list[str]
@@ -63,7 +63,7 @@ class RequestTable:
         num_blocks: ``[num_rows]`` int64.
         num_computed: ``[num_rows]`` int64, tokens computed before this step.
         num_prompt_tokens: ``[num_rows]`` int64.
-        sampling: How to sample, by the same rows.
+        sampling: Sampling parameters, by the same rows.
         errors: By request id, why it cannot be served.
 
     Args:
@@ -124,7 +124,7 @@ class RequestTable:
         """Take over what a plan changes of the requests that are here.
 
         Returns:
-            What is to be computed, and by request id why the others cannot be.
+            The work to compute, and by request id the reason why the others cannot be.
         """
         if plan.scheduled_cached_reqs.req_ids:
             self._update(plan.scheduled_cached_reqs, plan)
@@ -157,7 +157,7 @@ class RequestTable:
         return np.array([index.get(req_id, -1) for req_id in req_ids], np.int64)
 
     def _problems(self, grants: Grants, plan: SchedulerOutput) -> dict[str, str]:
-        """Why grants cannot be computed; drafts are written behind the known tokens."""
+        """Return the problems of a plan; drafts are written behind the known tokens."""
         known = self.num_tokens[grants.rows] + grants.num_drafts
         stops = grants.computed + grants.lens
         room = self.num_blocks[grants.rows] * self._block_size
@@ -183,7 +183,7 @@ class RequestTable:
         known = int(self.num_tokens[row])
         stop = int(grants.computed[place] + grants.lens[place])
         if stop > known + num_drafts:
-            return f"the plan grants {stop} tokens, of which the executor knows {known}"
+            return f"the plan schedules {stop} tokens, of which the executor knows {known}"
         if stop > self.num_blocks[row] * self._block_size:
             return f"its {self.num_blocks[row]} blocks do not hold {stop} tokens"
         return "the plan verifies drafts before the last known token is reached"
@@ -201,7 +201,7 @@ class RequestTable:
         return f"token id {foreign[0]} is not below the vocabulary's size, {self._vocab_size}"
 
     def _update(self, cached: CachedRequestData, plan: SchedulerOutput) -> None:
-        """Take over what changed of known requests; unknown ones are told later."""
+        """Apply the changes of known requests; unknown ones are reported later."""
         rows = self._rows(cached.req_ids)
         for req_id in cached.resumed_req_ids:
             if req_id in self.index:
@@ -216,7 +216,7 @@ class RequestTable:
             grants = [count - len(drafts.get(req_id, ())) for req_id, count in columns]
         computed = np.array(cached.num_computed_tokens, np.int64)
         outputs = np.array(cached.num_output_tokens, np.int64)
-        # In a pipeline the grant covers tokens that the scheduler has yet to see.
+        # In a pipeline the scheduled tokens include some that the scheduler has yet to see.
         known = np.maximum(self.num_prompt_tokens[rows] + outputs, computed + grants)
         is_known = rows >= 0
         rows, computed, known = rows[is_known], computed[is_known], known[is_known]

@@ -1,4 +1,4 @@
-"""Chooses tokens from logits."""
+"""Choose tokens from logits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SECTIONS = 64, 512  # least and most tokens that are compared before their best
 
 @define
 class Sample:
-    """What was chosen, parallel to the rows.
+    """Sampled tokens, parallel to the rows.
 
     Args:
         token_ids: A token a row; any where its logits are not finite.
@@ -47,7 +47,7 @@ def sample(logits: torch.Tensor, rows: SamplingRows) -> Sample:
     Args:
         logits: ``[num_rows, vocab_size]``, any floating type; overwritten at bans and
             penalties.
-        rows: How to sample each.
+        rows: Sampling parameters of each.
     """
     if rows.are_greedy:
         best, token_ids = _likeliest(logits)

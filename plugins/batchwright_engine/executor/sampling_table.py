@@ -1,4 +1,4 @@
-"""How each request is sampled, in rows that last as long as it does."""
+"""Sampling parameters of each request, in rows that last as long as it does."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class SamplingTable:
         return self._stop_ids[row]
 
     def take(self, rows: NDArray[np.int64], positions: NDArray[np.int64]) -> SamplingRows:
-        """What is to be sampled.
+        """Return the rows that are to be sampled.
 
         Args:
             rows: ``[num_rows]``, a row of the table for each row of logits.
@@ -115,7 +115,7 @@ class SamplingRows:
 
     @property
     def are_greedy(self) -> bool:
-        """Whether every row is the likeliest token of its logits, and nothing else."""
+        """True if every row is the likeliest token of its logits, and nothing else."""
         return bool(self.column("is_greedy").all()) and not self._early().any()
 
     def column(self, name: str) -> NDArray[Any]:
@@ -145,7 +145,7 @@ class SamplingRows:
         return uniforms(self.column("key"), self.positions)
 
     def logprobs_wanted(self) -> dict[int, int]:
-        """By row, how many of the likeliest tokens are to be told."""
+        """Number of the likeliest tokens to return, by row."""
         counts = self.column("logprobs")
         return {int(row): int(counts[row]) for row in (counts != _NO_LOGPROBS).nonzero()[0]}
 

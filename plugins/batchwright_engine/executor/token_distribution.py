@@ -1,4 +1,4 @@
-"""Draws from filtered distributions over a vocabulary, many rows at a time.
+"""Draw from filtered distributions over a vocabulary, many rows at a time.
 
 Each draw takes one uniform number and looks it up in the cumulated probabilities, so
 that it is a function of the row's logits and that number alone.
@@ -66,7 +66,7 @@ def _kept(
     top_p: torch.Tensor,
     min_p: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Which of the likeliest tokens survive min_p, then top_k, then top_p.
+    """Return the mask of the likeliest tokens after min_p, then top_k, then top_p.
 
     Args:
         weights: ``[num_rows, num_candidates]`` float32, the largest probabilities,

@@ -53,17 +53,17 @@ class TorchExecutorOptions:
 
 
 class TorchExecutor(Executor):
-    """Runs a decoder of transformers, batched continuously, on a CPU or on CUDA.
+    """A decoder of transformers, batched continuously, on a CPU or on CUDA.
 
-    Serves local Hugging Face folders and the embedded model ``smollm2-135m``. All
-    tokens of a step form one flat batch; the attention of every layer goes through an
-    attention backend, which is proved when the model is loaded. Random
-    numbers are functions of (seed, output position), also after a preemption. So a seed
-    repeats its tokens in float32. In bfloat16 and float16 the rounding of logits depends
-    on what else is in the batch, and a token may differ where two are nearly equally
-    likely; that holds for greedy sampling, too. No test has run on CUDA yet.
+    It serves local Hugging Face folders and the embedded model ``smollm2-135m``. All tokens of
+    a step form one flat batch. The attention of every layer goes through an attention backend,
+    which is checked when the model is loaded. Random numbers are functions of (seed, output
+    position), also after a preemption. So a seed repeats its tokens in float32. In bfloat16 and
+    float16 the rounding of logits depends on the other requests of the batch, and a token may
+    differ if two are nearly equally likely; that holds for greedy sampling, too. No test has
+    run on CUDA yet.
 
-    Answers an error for one request alone where it cannot be taken up, its tokens are
+    It reports an error for one request alone if the request cannot be taken up, its tokens are
     foreign to the model, its plan cannot be computed, or its logits are not finite.
     """
 
@@ -211,7 +211,7 @@ def _missing(*packages: str) -> list[str]:
 
 
 def _present(path: str) -> Path | None:
-    """Where a model lies that needs no preparation; None if there is none."""
+    """Return the folder of a model that needs no preparation; None if there is none."""
     from . import embedded_model
 
     is_embedded = path in embedded_model.NAMES
@@ -221,7 +221,7 @@ def _present(path: str) -> Path | None:
 
 
 def _folder(path: str) -> Path:
-    """Where a model lies.
+    """Return the folder of a model.
 
     Raises:
         ModelError: It is neither a folder nor embedded, or its package is missing.

@@ -130,7 +130,7 @@ def config_problem(values: Mapping[str, Any]) -> str | None:
     """The first value of a configuration that no model can have; None: there is none.
 
     Args:
-        values: What config.json holds.
+        values: Content of config.json.
     """
     for key in _SIZES:
         value = values.get(key)
@@ -187,7 +187,7 @@ def contradiction(
     Args:
         weight: Its name.
         shape: Size by dimension, in the file.
-        dims: What the configuration says of it.
+        dims: Its value in the configuration.
         config: The configuration, with an attribute an option.
         file: The file that holds it.
     """
@@ -242,7 +242,7 @@ def token_ids(value: Any, name: str, path: Path) -> tuple[int, ...]:
     """End-of-sequence tokens, given as one, as several or as None.
 
     Args:
-        value: What ``eos_token_id`` is.
+        value: Value of ``eos_token_id``.
         name: The model's name in errors.
         path: The file or folder that says it.
 

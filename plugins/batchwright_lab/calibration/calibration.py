@@ -40,8 +40,8 @@ class Calibration:
         coefficients: Of the estimator ``linear``, in the order of ``COEFFICIENTS``.
         num_steps: Steps it was fitted to.
         error: Median relative error of a step, over those steps.
-        seconds: What all of these steps took.
-        predicted: What they would have taken.
+        seconds: Time of all of these steps.
+        predicted: Their predicted time.
     """
 
     coefficients: tuple[float, ...]

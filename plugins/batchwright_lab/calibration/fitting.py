@@ -1,4 +1,4 @@
-"""Fits coefficients that cannot be negative, by least squares."""
+"""Fit coefficients that cannot be negative, by least squares."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each step of a decision log computed, and how long it took."""
+"""Shapes and times of the steps of a decision log."""
 
 from __future__ import annotations
 

@@ -21,11 +21,11 @@ _PRICES: Final = (
 _OF_ALL: Final = ("attainment", "goodput")
 _NEGLIGIBLE: Final = 0.01
 _NOTABLE: Final = 1.05
-"""How many times as bad a figure must be to be told as a price."""
+"""Least ratio of a worse figure that is reported as a price."""
 
 
 def answer(summary: Summary) -> Iterator[str]:
-    """Who is best by how much, and what that costs."""
+    """Return the best policy, its advantage, and its price."""
     if not summary.num_done:
         yield "No cell is done: there is nothing to compare yet."
         return
@@ -75,7 +75,7 @@ def _others(summary: Summary, contender: Contender) -> str:
 
 
 def _next(summary: Summary) -> Iterator[str]:
-    """Who is second, if that is not told yet, and whether he is told from the first."""
+    """Yield the second policy and its difference from the first, unless it was named already."""
     if summary.second is None or summary.baseline in summary.ranked[:2]:
         return
     first, second = summary.ranked[:2]
@@ -91,7 +91,7 @@ def _next(summary: Summary) -> Iterator[str]:
 
 
 def _told(summary: Summary, versus: Versus, contender: Contender) -> str:
-    """What a contender is beside the baseline, over all rates and seeds."""
+    """Return the figures of a contender beside the baseline, over all rates and seeds."""
     measure, label = summary.measure, summary.baseline.label
     rates = "" if len(summary.rates) < 2 else f"Over all {len(summary.rates)} rates, "
     of = f"of {label}" if measure.by_ratio else f"against {label}"
@@ -103,19 +103,19 @@ def _told(summary: Summary, versus: Versus, contender: Contender) -> str:
 
 
 def is_told_apart(summary: Summary, versus: Versus) -> bool:
-    """Whether every seed says the same of a contender and the baseline."""
+    """Return True if every seed agrees about a contender and the baseline."""
     nothing = 1.0 if summary.measure.by_ratio else 0.0
     return versus.least > nothing or versus.most < nothing
 
 
 def _matters(summary: Summary, versus: Versus) -> bool:
-    """Whether a change is more than a hundredth."""
+    """Return True if a change is more than a hundredth."""
     nothing = 1.0 if summary.measure.by_ratio else 0.0
     return abs(versus.change - nothing) > _NEGLIGIBLE
 
 
 def _price(summary: Summary, best: Contender) -> Iterator[str]:
-    """What the best one does worse than the baseline, at the highest rate: the worst of it."""
+    """Yield the worst loss of the best policy against the baseline, at the highest rate."""
     if best is summary.baseline:
         return
     rate = summary.top_rate
@@ -144,7 +144,7 @@ def _price(summary: Summary, best: Contender) -> Iterator[str]:
 
 
 def warnings(summary: Summary) -> Iterator[str]:
-    """Who cannot be trusted, and what is missing."""
+    """Yield policies that cannot be trusted, and missing cells."""
     if 0 < summary.num_done < summary.num_cells:
         yield f"This is not all: {summary.num_done} of {summary.num_cells} cells are done."
     for contender in summary.contenders:

@@ -72,7 +72,7 @@ class Archive:
         return _is_whole(path) and isinstance(modules, dict) and _are_unchanged(modules)
 
     def read(self, cell: Cell) -> dict[str, Any] | None:
-        """What came of a cell; None if it is not done. A file that is damaged is a fault."""
+        """Return the result of a cell; None if it is not done. A damaged file is a fault."""
         path = self.path(cell)
         if not _is_whole(path):
             return None
@@ -85,7 +85,7 @@ class Archive:
         return found
 
     def _plugins(self, cell: Cell) -> PluginManager:
-        """What is offered to a cell; found once for all that load the same."""
+        """Return the plugins of a cell; found once for all that load the same."""
         load, disable = cell.config.plugin_paths, cell.config.plugins.disable
         key = (*load, None, *disable)
         if key not in self._offered:
@@ -129,7 +129,7 @@ def _are_unchanged(modules: dict[str, str]) -> bool:
 
 
 def _is_whole(path: Path) -> bool:
-    """Whether a file begins and ends as one that was written to its end."""
+    """Return True if a file begins and ends as one that was written to its end."""
     try:
         with path.open("rb") as file:
             begin = file.read(len(_BEGIN))

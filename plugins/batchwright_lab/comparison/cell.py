@@ -39,7 +39,7 @@ class Cell:
         rate: Mean arrivals (1/s); None: as the workload says.
         seed: Seed of all streams of chance.
         limit: Requests that are taken; None: all.
-        checked: Whether every invariant is checked at every step.
+        checked: True if every invariant is checked at every step.
         config: The configuration, with policy, values, workload and seed.
     """
 
@@ -58,7 +58,7 @@ class Cell:
         return ", ".join(filter(None, [self.policy, self.variation, rate, f"seed {self.seed}"]))
 
     def coordinates(self) -> dict[str, Any]:
-        """Where it stands in the grid."""
+        """Return its place in the grid."""
         return {name: getattr(self, name) for name in ("policy", "variation", "rate", "seed")}
 
     def toml(self, plugins: PluginManager) -> str:

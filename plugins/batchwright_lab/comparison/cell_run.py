@@ -1,4 +1,4 @@
-"""Runs a cell: a simulation of its own, from a configuration to what is kept of it."""
+"""Run a cell: a simulation of its own, from a configuration to a stored result."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run_cell(cell: Cell) -> dict[str, Any]:
     """Run the simulation of a cell; whatever goes wrong in it is part of what comes of it.
 
     Returns:
-        What is kept, ready for JSON: equal for equal cells, bit for bit.
+        The result to keep, ready for JSON: equal for equal cells, bit for bit.
     """
     return observe_cell(cell)[0]
 
@@ -49,7 +49,7 @@ def observe_cell(cell: Cell) -> tuple[dict[str, Any], dict[str, Any]]:
     """Run the simulation of a cell, as ``run_cell`` does, and watch this one run of it.
 
     Returns:
-        What ``run_cell`` returns, and what another run of an equal cell need not repeat:
+        The result of ``run_cell``, and data that another run of an equal cell need not repeat:
         ``modules``, the digests of foreign modules that the cell's name does not know of, by
         path; ``decision_seconds`` of the wall clock for ``decisions`` planned steps.
     """
@@ -153,7 +153,7 @@ def _names(cell: Cell, engine: Engine) -> dict[str, str]:
 
 
 def _wrong_books(engine: Engine, simulation: Simulation) -> dict[str, str] | None:
-    """What is wrong with the scheduler's books at the end, whatever was checked on the way."""
+    """Return the inconsistencies of the scheduler's records at the end."""
     view = engine.scheduler.view
     wrong = [f"E5: {message}" for message in view.audit()]
     held = view.num_usable_blocks - view.num_free_blocks

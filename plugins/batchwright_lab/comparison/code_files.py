@@ -142,7 +142,7 @@ def _spec(package: str) -> ModuleSpec | None:
 
 
 def _is_foreign(spec: ModuleSpec) -> bool:
-    """Tell if any of its places is outside installed distributions."""
+    """Return True if any of its places is outside installed distributions."""
     places = [*(spec.submodule_search_locations or ())]
     if spec.origin is not None and spec.has_location:
         places.append(spec.origin)

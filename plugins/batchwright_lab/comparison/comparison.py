@@ -45,7 +45,7 @@ CUT: Final = 3
 
 
 class Comparison:
-    """Plans the cells, runs those that are missing, reports all that are done.
+    """Plan the cells, run those that are missing, report all that are done.
 
     Args:
         config: The TOML file.
@@ -55,7 +55,7 @@ class Comparison:
         rank_by: Key of a measure; None: ``attainment`` if there are targets, else ``e2e_mean``.
         starved_after: Seconds for which a request may be passed over.
         warmup: Requests that arrive before it (seconds) are left out of the figures; None: none.
-        check: Whether every invariant is checked at every step.
+        check: True if every invariant is checked at every step.
         jobs: Processes; None: one a processor.
         cell_timeout: Seconds that a cell may take; None: no bound.
         output: Folder for everything.
@@ -139,7 +139,7 @@ class Comparison:
         return 0
 
     def _outcomes(self, archive: Archive, lost: dict[Cell, dict[str, str]]) -> Iterator[Outcome]:
-        """What came of the cells that are done, and of those that were lost."""
+        """Return the outcomes of the cells that are done, and of those that were lost."""
         for cell in self.grid.cells:
             record = archive.read(cell)
             if cell in lost:
@@ -192,7 +192,7 @@ def _check_formats(formats: Sequence[str]) -> None:
 
 
 def _ranking(key: str | None, has_targets: bool) -> str:
-    """What policies are ranked by.
+    """Return the measure that ranks the policies.
 
     Raises:
         ConfigError: There is no such measure, or it needs targets.

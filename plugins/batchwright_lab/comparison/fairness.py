@@ -1,4 +1,4 @@
-"""Who was served how much while he wanted more."""
+"""Service of clients while each wanted more."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class ClientService:
 
     Args:
         amount: Computed prompt tokens and twice the output tokens.
-        seconds: How long that was.
+        seconds: Length of that time (seconds).
     """
 
     amount: float

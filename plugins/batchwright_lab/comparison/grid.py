@@ -31,7 +31,7 @@ _POLICY: Final = "policy"
 
 @frozen
 class Grid:
-    """What is compared.
+    """The policies, rates, seeds and options that are compared.
 
     Args:
         policies: Labels; the others are compared with the first.
@@ -109,9 +109,9 @@ def plan_grid(
         vary: See ``read_variations``.
         workload: ``NAME``, ``NAME:FILE`` or a file; None: ``simulation.workload``.
         rates: See ``read_rates``.
-        num_seeds: How many, from ``scheduler.seed`` on.
+        num_seeds: Number of seeds, from ``scheduler.seed`` on.
         limit: Requests that are taken in each cell.
-        checked: Whether every invariant is checked at every step.
+        checked: True if every invariant is checked at every step.
 
     Raises:
         ConfigError: An option, a value that varies, a rate or the workload is wrong.
@@ -176,7 +176,7 @@ def _policy_in(path: str) -> str:
 
 
 def _hosts_policies(choice: PolicyChoice, base: Config) -> bool:
-    """Tell if a policy is made of other ones, whose options matter to it then."""
+    """Return True if a policy is made of other ones, whose options then matter to it."""
     plugins = PluginManager.discover(_paths(base, choice), base.plugins.disable)
     hosted = plugins.find(_POLICY, choice.name).cls.subcomponents.values()
     return any(part.kind == _POLICY for part in hosted)

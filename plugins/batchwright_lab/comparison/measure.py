@@ -1,4 +1,4 @@
-"""What is measured of a cell: names, units, what is better."""
+"""Measures of a cell: names, units, the better direction."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Measure:
         name: Its name for people.
         unit: ``s``, ``1/s``, ``tokens/s``, ``share`` (of 1), or a noun that is counted.
         better: Which of two values is better; None: it depends.
-        meaning: What it is, in a sentence without a verb.
+        meaning: Its meaning, in a noun phrase.
     """
 
     key: str
@@ -29,11 +29,11 @@ class Measure:
 
     @property
     def by_ratio(self) -> bool:
-        """Whether two values are compared by their ratio; else by their difference."""
+        """True if two values are compared by their ratio; else by their difference."""
         return self.unit in ("s", "tokens/s") or self.key == "requests_per_s"
 
     def is_better(self, one: float, other: float) -> bool:
-        """Whether one value beats another."""
+        """Return True if one value beats another."""
         return one > other if self.better == "more" else one < other
 
 
@@ -68,7 +68,7 @@ _ALL: Final = (
     ),
     Measure("preemptions", "preemptions", "times", "less", "requests that lost their KV"),
     Measure(
-        "displacements", "displacements", "times", None, "requests that yielded to the policy"
+        "displacements", "displacements", "times", None, "preemptions by the policy"
     ),
     Measure("kv_peak", "KV peak", "share", None, "blocks in use after planning, at most"),
     Measure("jain", "Jain index", "share", "more", "of the clients' service rates in contention"),
@@ -93,4 +93,4 @@ _NOT_RANKED: Final = ("times", "requests")
 RANKING: Final = tuple(
     m.key for m in _ALL if m.better and m.unit not in _NOT_RANKED and m.key != "passed_over_max"
 )
-"""What policies may be ranked by."""
+"""Measures that may rank policies."""

@@ -1,4 +1,4 @@
-"""What came of a cell, in figures."""
+"""Results of a cell, in figures."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ Figures = dict[str, float | None]
 
 @frozen
 class ClientFigures:
-    """What a client was given.
+    """Service of a client.
 
     Args:
-        requests: How many it sent.
+        requests: Number of its requests.
         service_rate: Service a second while it and another one wanted more; None: never.
         figures: TTFT and E2E, percentiles; ``attainment``.
     """
@@ -44,15 +44,15 @@ class Outcome:
     """A cell that is done, or whose process died.
 
     Args:
-        policy, variation, rate, seed: Where it stands in the grid.
-        fault: What ended it, empty if nothing did.
-        notes: What else is wrong with it.
+        policy, variation, rate, seed: Its place in the grid.
+        fault: The fault that ended it; empty if there is none.
+        notes: Further problems of it.
         figures: By key of ``MEASURES``; empty if it has a fault.
         by_class: Shares in time, by ``slo_class``.
         clients: By client; empty if requests have none.
         latencies: TTFT, TPOT and E2E of those that ended, ascending (seconds).
         series: Samples over time.
-        record: What was kept of it.
+        record: Its stored record.
         growth: Growth of the queue while requests arrived; None if they came at once.
         num_left_out: Requests that arrived during the warm-up; they are in no figure.
         decision_seconds: Wall-clock time of a decision when the cell was run, the mean.
@@ -86,7 +86,7 @@ def measure(
 
     Args:
         record: See ``run_cell``.
-        targets: How fast is fast enough.
+        targets: Latency targets.
         starved_after: Seconds for which a request may be passed over.
         warmup: Requests that arrive before it (seconds) are left out.
         seen: Observations of the run; see ``observe_cell``.

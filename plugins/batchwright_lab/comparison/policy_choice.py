@@ -25,8 +25,8 @@ class PolicyChoice:
     """A policy that takes part.
 
     Args:
-        label: What it is called in the report; unique.
-        name: What the TOML calls it.
+        label: Its name in the report; unique.
+        name: Its name in the TOML file.
         path: The file that it is loaded from; None: it is installed.
     """
 

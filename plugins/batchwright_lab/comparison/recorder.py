@@ -1,4 +1,4 @@
-"""Watches a simulation for a comparison: its requests, its queue and cache, who was served."""
+"""An observer of a simulation for a comparison: its requests, queue, cache and service."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["OUTPUT_WEIGHT", "RECORDER", "Recorder", "RecorderPlugin"]
 
 RECORDER: Final = "comparison-recorder"
 OUTPUT_WEIGHT: Final = 2
-"""What an output token counts beside a computed prompt token, as in Sheng et al. 2024."""
+"""Weight of an output token beside a computed prompt token, as in Sheng et al. 2024."""
 
 _COLUMNS: Final = {
     "id": "request_id",
@@ -38,7 +38,7 @@ _read: Final = attrgetter(*_COLUMNS.values())
 
 
 class Recorder(Observer):
-    """Keeps a row for each request, and samples of what goes on.
+    """Keep a row for each request, and samples over time.
 
     It watches events alone, so that a simulation fast-forwards as far as without it.
 
@@ -57,7 +57,7 @@ class Recorder(Observer):
         self._live: dict[str, RequestView] = {}
         self._running: dict[str, RequestView] = {}
         self._begun: dict[str, int] = {}
-        """Service so far of live requests that were granted something."""
+        """Service so far of live requests that were scheduled."""
         self._waiting: dict[str, int] = {}
         """Live requests that do not run, by client."""
         self._served: dict[str, int] = {}
@@ -134,7 +134,7 @@ class Recorder(Observer):
 
 
 def _service(request: RequestView) -> int:
-    """What a request was given so far; what it loses by a preemption is not counted."""
+    """Return the service of a request so far; losses by a preemption are not counted."""
     computed = request.num_computed_tokens
     if request.first_token_time is not None:
         computed = request.num_prompt_tokens
@@ -143,7 +143,7 @@ def _service(request: RequestView) -> int:
 
 
 class RecorderPlugin:
-    """Offers the recorder to one simulation; no other one finds it."""
+    """Offer the recorder to one simulation; no other one finds it."""
 
     @hookimpl
     def batchwright_register_observer(self) -> list[type[Observer]]:

@@ -18,9 +18,9 @@ class Ended:
         client: The client that it is of; empty: of none.
         slo_class: Its class, or None.
         arrival: Seconds.
-        scheduled: Seconds, of its first grant; None: never.
+        scheduled: Time of its first admission (seconds); None: never.
         latencies: TTFT, TPOT and E2E (seconds), as far as there are any.
-        has_ended: Whether it ended by itself.
+        has_ended: True if it ended by itself.
         end: ``stop``, ``length``, ``abort``, ``error``, ``refused`` or ``unfinished``.
     """
 
@@ -63,7 +63,7 @@ def _latencies(row: Mapping[str, Any]) -> dict[str, float | None]:
 
 
 def passed_over(requests: Sequence[Ended], end: float) -> Iterator[tuple[float, Ended]]:
-    """How long each request waited after one that came later was admitted (seconds).
+    """Yield the time for which each request waited after a later one was admitted (seconds).
 
     In order of arrival no request is passed over, whatever the load: this is what a policy
     does to a request, not what the load does.

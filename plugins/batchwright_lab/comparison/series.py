@@ -33,7 +33,7 @@ class Series:
         return len(self.samples["time"])
 
     def is_due(self, now: float) -> bool:
-        """Whether it is time for a sample."""
+        """Return True if it is time for a sample."""
         return now >= self._next
 
     def add(

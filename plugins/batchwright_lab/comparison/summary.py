@@ -25,7 +25,7 @@ class Spread:
         mean: Its mean.
         least: Its least value.
         most: Its greatest value.
-        count: How many seeds have one.
+        count: Number of seeds that have one.
     """
 
     mean: float
@@ -70,7 +70,7 @@ class Contender:
     Args:
         policy: Its label.
         variation: Label of the values; empty if nothing varies.
-        cells: What came of its cells; by rate, seed by seed.
+        cells: Outcomes of its cells; by rate, seed by seed.
         spreads: By rate, the spreads of its figures; rates of which no cell is sound are left out.
         versus: Beside the baseline, by what policies are ranked by; None if there is no pair.
     """
@@ -83,17 +83,17 @@ class Contender:
 
     @property
     def label(self) -> str:
-        """What it is called."""
+        """Its label."""
         return f"{self.policy} ({self.variation})" if self.variation else self.policy
 
     @property
     def faults(self) -> list[str]:
-        """What ended cells of it, each once."""
+        """Faults that ended cells of it, each once."""
         return list(dict.fromkeys(cell.fault for cell in self.cells if cell.fault))
 
     @property
     def is_sound(self) -> bool:
-        """Whether it has been run, and nothing ended a cell of it."""
+        """True if it has been run, and nothing ended a cell of it."""
         return bool(self.cells) and not self.faults
 
     @property
@@ -116,14 +116,14 @@ class Summary:
     """All contenders.
 
     Args:
-        measure: What they are ranked by.
+        measure: Measure that ranks them.
         contenders: In the order of the command line.
         ranked: The sound ones, best first.
         second: The second one beside the first; None if there is no pair.
         rates: Of the grid.
         num_cells: Of the grid.
         num_done: Of those, the ones that there are outcomes of.
-        seeds_differ: Whether any two seeds of a cell have brought different figures.
+        seeds_differ: True if any two seeds of a cell have brought different figures.
         values: By label of a variation, the values that vary by their options' paths.
     """
 
@@ -165,8 +165,8 @@ def summarize(grid: Grid, outcomes: Sequence[Outcome], key: str) -> Summary:
     """Put outcomes together.
 
     Args:
-        grid: What was planned.
-        outcomes: What is done of it.
+        grid: The planned cells.
+        outcomes: The finished cells.
         key: Key of the measure that contenders are ranked by.
     """
     ranking = MEASURES[key]

@@ -1,4 +1,4 @@
-"""How fast is fast enough: targets by class of service."""
+"""Latency targets by class of service."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Targets:
         return {**self.by_class.get(None, {}), **self.by_class.get(slo_class, {})}
 
     def are_met(self, slo_class: str | None, latencies: Mapping[str, float | None]) -> bool:
-        """Whether a request was fast enough; one that has no second token has no TPOT to miss."""
+        """Return True if a request meets its targets; one without a second token has no TPOT."""
         return all(
             value is None or value <= self.of(slo_class).get(name, math.inf)
             for name, value in latencies.items()

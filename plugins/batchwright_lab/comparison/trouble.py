@@ -27,7 +27,7 @@ def fault_of(record: Mapping[str, Any]) -> str:
 
 
 def trouble_of(record: Mapping[str, Any]) -> str:
-    """The trouble to tell of a cell as soon as it ends: a fault, or that it served none."""
+    """The trouble that is reported of a cell as soon as it ends: a fault, or no served request."""
     text = fault_of(record)
     ends = () if text else record["requests"]["end"]
     if ends and all(end in _UNSERVED for end in ends):
@@ -37,7 +37,7 @@ def trouble_of(record: Mapping[str, Any]) -> str:
 
 
 def has_failed(record: Mapping[str, Any]) -> bool:
-    """Tell if a cell has trouble, a request ended in an error, or all were parked for ever."""
+    """Return True if a cell has trouble: a fault, an error, or requests that wait for ever."""
     return (
         bool(trouble_of(record))
         or "error" in record["requests"]["end"]

@@ -33,7 +33,7 @@ _LONGEST_WAIT: Final = 3600.0
 
 
 class Listener(Protocol):
-    """Is told what goes on."""
+    """A listener to events of workers."""
 
     def began(self, cell: Cell) -> None:
         """A process took up a cell."""
@@ -43,7 +43,7 @@ class Listener(Protocol):
 
         Args:
             cell: Which.
-            problem: What went wrong in it; empty if nothing did.
+            problem: Failure of the cell; empty if there is none.
         """
 
 
@@ -59,8 +59,8 @@ def run_cells(
 
     Args:
         missing: Cells, with the files that they are kept in.
-        num_processes: How many at a time.
-        listener: The listener to tell.
+        num_processes: Most processes at a time.
+        listener: The listener.
         timeout: Seconds that a cell may take, the start of its process included.
 
     Yields:
@@ -98,7 +98,7 @@ class _Worker:
     """A process, the cell that it is at, and the pipe to it.
 
     Attributes:
-        lost_by: Why it is of no use any more; empty if it is.
+        lost_by: Reason why it cannot be used any more; empty if it can.
     """
 
     process: Any
@@ -125,7 +125,7 @@ class _Worker:
 
     @property
     def seconds_left(self) -> float:
-        """How long it may go on with its cell."""
+        """Time that it has left for its cell (seconds)."""
         return self.began + self.timeout - self.clock.now()
 
     def take(self, queue: deque[tuple[Cell, Path]], listener: Listener) -> None:
@@ -139,7 +139,7 @@ class _Worker:
                 self.pipe.send((self.cell, path))
 
     def answer(self) -> str:
-        """What went wrong in its cell; empty if nothing did."""
+        """Return the failure of its cell; empty if there is none."""
         if not self.pipe.poll():
             self.lost_by = LATE
             return f"it took more than {self.timeout:g} s (--cell-timeout)"
@@ -160,7 +160,7 @@ class _Worker:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Hold back Ctrl-C; a process that starts meanwhile never sees it: who started it ends it."""
+    """Hold back Ctrl-C; a process that starts meanwhile never sees it, and its parent ends it."""
     resource_tracker.ensure_running()  # else a process's start starts it, and that lets Ctrl-C in
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

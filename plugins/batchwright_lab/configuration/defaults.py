@@ -61,7 +61,7 @@ def with_component_defaults(config: Config, plugins: PluginManager) -> Config:
 
     Args:
         config: The configuration.
-        plugins: What is offered; a component that is not there has no defaults.
+        plugins: Plugins to choose from; a component that is not there has no defaults.
     """
     options = {kind: dict(tables) for kind, tables in config.options.items()}
     listed: dict[str, list[Use]] = {kind: [] for kind in LIST_KINDS}

@@ -1,4 +1,4 @@
-"""What there is to say about an option, read from where it is declared."""
+"""The documentation of an option, read from its declaration."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class OptionDoc:
 
     Args:
         name: Key in its table.
-        type: What values it takes, in words, its range included.
+        type: Allowed values, in words, with the range.
         default_toml: Its default as TOML; empty if it has none that TOML can say.
         default_text: The default in words, where its value does not say it.
-        help: What it decides.
+        help: Its help.
     """
 
     name: str

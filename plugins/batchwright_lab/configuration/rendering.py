@@ -1,4 +1,4 @@
-"""Writes a configuration as TOML."""
+"""Write a configuration as TOML."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Surface:
 
     Args:
         points: Arguments and value.
-        depth: How many arguments there are.
+        depth: Number of arguments.
     """
 
     def __init__(self, points: Iterable[tuple[Sequence[float], float]], depth: int) -> None:

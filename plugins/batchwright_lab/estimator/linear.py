@@ -35,7 +35,7 @@ def _coefficient(text: str, unit: str) -> Any:
 class Options:
     """Options of the linear estimator."""
 
-    profile: str = option("rtxpro6000-llama3.1-8b", "Device and model whose coefficients it takes.")
+    profile: str = option("rtxpro6000-llama3.1-8b", "Device and model of the coefficients.")
     base: float | None = _coefficient("Every step.", "seconds")
     per_token: float | None = _coefficient("Each token that is computed.", "seconds")
     per_context_token: float | None = _coefficient(
@@ -44,13 +44,13 @@ class Options:
     per_attention: float | None = _coefficient("Each pair of query and key in prefills.", "seconds")
     per_request: float | None = option(
         None,
-        "Each request that is computed.",
+        "Time of each computed request.",
         unit="seconds",
         ge=0,
         default_text="the profile's, or 0",
     )
     overhead: float = option(
-        0.0, "Planning, and whatever else a step waits for.", unit="seconds", ge=0
+        0.0, "Time of planning and all other fixed work of a step.", unit="seconds", ge=0
     )
 
 
@@ -59,8 +59,8 @@ class Linear(Estimator):
 
     ``context`` is that of all decodes, summed; ``attention`` is ``q * (kv + q / 2)``, summed
     over prefills of q tokens behind a context of kv; c0 is ``base + overhead``. Coefficients
-    come from a profile, and each can be set. Batches are small or large, decode or prefill:
-    one line through all of it is some 15 % off on those that are both; ``table`` is closer.
+    come from a profile, and each can be set. One line through small and large batches of
+    prefill and decode is some 15 % off on mixed ones; ``table`` is closer.
     """
 
     name = "linear"

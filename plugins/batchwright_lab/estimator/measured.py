@@ -20,11 +20,9 @@ class Options:
     """Options of measured step times."""
 
     path: str = option(
-        "measured.toml", "What batchwright calibrate has written, relative to the TOML file."
+        "measured.toml", "Output file of batchwright calibrate, relative to the TOML file."
     )
-    overhead: float = option(
-        0.0, "What a step takes beyond what was measured.", unit="seconds", ge=0
-    )
+    overhead: float = option(0.0, "Time of a step beyond the measured one.", unit="seconds", ge=0)
 
 
 class Measured(Linear):

@@ -36,7 +36,7 @@ class Operators:
     Args:
         num_layers: Layers of the model.
         dense: All dense operators of all layers, all-reduces included, by tokens.
-        sequences: What is computed once a request, by requests.
+        sequences: Operators that are computed once a request, by requests.
         decode_attention: One layer, by decodes and their mean context.
         prefill_attention: One layer, by tokens of a prefill and its context.
         mixed_attention: One layer, by those four.
@@ -205,7 +205,7 @@ def _is_number(text: str) -> bool:
 
 
 def _facts(folder: Path, path: str) -> dict[str, Any]:
-    """What ``profile.toml`` says; nothing if there is none."""
+    """Return the content of ``profile.toml``; empty if there is none."""
     file = folder / "profile.toml"
     if not file.exists():
         return {}

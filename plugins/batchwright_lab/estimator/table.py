@@ -25,26 +25,28 @@ class Options:
 
     profile: str = option(
         "rtxpro6000-llama3.1-8b",
-        "Profile that ships, or folder with dense.csv, attention.csv and per_sequence.csv.",
+        "Name of a shipped profile, or folder with dense.csv, attention.csv and per_sequence.csv.",
     )
     num_layers: int | None = option(
         None, "Layers of the model.", ge=1, default_text="the profile's, or model's"
     )
     model: str | None = option(
-        None, "Folder or config.json of a Hugging Face model: its layers and hidden size."
+        None, "Folder or config.json of a Hugging Face model, for its layers and hidden size."
     )
     tensor_parallel: int = option(1, "Devices that share each layer.", ge=1)
     link_bandwidth: float = option(
-        64e9, "Of each device to the next, for all-reduces.", unit="bytes/s", gt=0
+        64e9, "Bandwidth from each device to the next, for all-reduces.", unit="bytes/s", gt=0
     )
-    link_latency: float = option(5e-6, "Of a message between them.", unit="seconds", ge=0)
+    link_latency: float = option(
+        5e-6, "Latency of a message between devices.", unit="seconds", ge=0
+    )
     overhead: float = option(
-        0.0, "What a step takes beyond its operators: planning, launches.", unit="seconds", ge=0
+        0.0, "Time of a step beyond its operators: planning, launches.", unit="seconds", ge=0
     )
     per_request: float = option(
         8e-6,
-        "The same, each request: what the host does for it. The default was fitted to runs of "
-        "vLLM 0.19; 0: the operators alone.",
+        "Time of the host's work for each request. The default was fitted to runs of vLLM "
+        "0.19; 0: the operators alone.",
         unit="seconds",
         ge=0,
     )
@@ -53,14 +55,14 @@ class Options:
 class Table(Estimator):
     """Operators of a step, each interpolated in measurements, added up.
 
-    Dense operators by tokens and attention by batch, once a layer; LM head and sampler by
-    requests; with tensor parallelism two all-reduces a layer. Attention was measured for
-    one prefill of q tokens behind kv and n decodes with contexts alike: several prefills
-    count as equal ones of the same tokens and the same attention, contexts as their mean.
+    Dense operators count by tokens and attention by batch, once a layer; LM head and sampler by
+    requests; with tensor parallelism two all-reduces a layer. Attention was measured for one
+    prefill of q tokens behind kv and n decodes with equal contexts: several prefills count as
+    equal ones of the same tokens and the same attention, contexts as their mean.
 
     ``attention.csv`` has ``prefill_chunk, kv_prefill, n_decode, kv_decode, time_us``,
     ``dense.csv`` has ``layer, tokens, time_us``, ``per_sequence.csv`` has ``layer, sequences,
-    time_us``; ``profile.toml`` beside them may say ``num_layers``, ``hidden_size``, ``once``
+    time_us``; ``profile.toml`` beside them may set ``num_layers``, ``hidden_size``, ``once``
     (operators outside of layers) and ``twice`` (operators that a layer has two of).
     """
 

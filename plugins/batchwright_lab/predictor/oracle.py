@@ -20,9 +20,9 @@ __all__ = ["Noisy", "Oracle"]
 
 
 class Oracle(Predictor):
-    """The true output length: what a perfect predictor would say. Simulations only.
+    """The true output length: a perfect predictor. Simulations only.
 
-    Reports name it, since nothing that is served can have it.
+    Reports name it, since no service can have it.
     """
 
     name = "oracle"
@@ -54,7 +54,7 @@ class Noisy(Oracle):
     """The true output length with an error: a predictor of chosen quality. Simulations only.
 
     The estimate is the truth times a lognormal factor of median 1, drawn once a request.
-    How well it then orders requests (Kendall's tau) is in the summary.
+    Kendall's tau of the resulting order is in the summary.
     """
 
     name = "noisy"

@@ -1,4 +1,4 @@
-"""What one step decided, to compare and to show."""
+"""The decisions of one step, to compare and to show."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHOWN: Final = 6
 
 @frozen
 class Decision:
-    """A step's decisions. Two are equal if they grant, admit and preempt alike.
+    """A step's decisions. Two are equal if they schedule, admit and preempt alike.
 
     Args:
         grants: Tokens, by request.
@@ -46,7 +46,7 @@ class Decision:
         return cls(dict(grants), admitted, tuple(record.plan.preempted_req_ids))
 
     def is_like(self, other: Decision) -> bool:
-        """Whether two are equal, orders of admission and preemption included."""
+        """Return True if two are equal, orders of admission and preemption included."""
         return (
             self.grants == other.grants
             and list(self.admitted.items()) == list(other.admitted.items())
@@ -68,7 +68,7 @@ class Decision:
             if self.grants.get(name, 0) != other.grants.get(name, 0)
         }
         if differ:
-            yield "grants " + _listed(f"{name!r} {count}" for name, count in differ.items())
+            yield "schedules " + _listed(f"{name!r} {count}" for name, count in differ.items())
 
 
 def _listed(items: Any) -> str:

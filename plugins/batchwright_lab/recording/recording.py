@@ -22,7 +22,7 @@ __all__ = ["UNFINISHED", "RecordedRequest", "Recording"]
 UNFINISHED: Final = "unfinished"
 """The end of a request that had not ended when the log did."""
 _FIELDS: Final = 3
-"""What a log says at least of a request's end, if it can be replayed."""
+"""Least data of a request's end in a log that can be replayed."""
 STOP_TOKEN: Final = "stop_token:"
 """Beginning of the detail of an end by a stop token."""
 _DIGITS: Final = 10
@@ -32,7 +32,7 @@ _PIPELINE: Final = 8
 
 @define
 class RecordedRequest:
-    """What a log says of a request. Times are seconds on the recorded clock.
+    """A request of a log. Times are seconds on the recorded clock.
 
     Args:
         request_id: Its id.
@@ -40,9 +40,9 @@ class RecordedRequest:
         num_prompt_tokens: Its prompt.
         max_tokens: Its cap on output tokens.
         arrival_time: When it came.
-        fields: What else was given with it.
+        fields: Its other fields.
         end: ``stop``, ``length``, ``abort``, ``error`` or ``UNFINISHED``.
-        num_output_tokens: What it has put out at its end; None: the log does not say.
+        num_output_tokens: Its output tokens at its end; None: unknown.
         last_line: The line at which it had ended.
         num_cached_tokens: Hit at its first admission.
     """
@@ -80,7 +80,7 @@ class RecordedRequest:
 
 @define
 class _Work:
-    """How far a live request is computed (tokens)."""
+    """Computed tokens of a live request."""
 
     request: RecordedRequest
     computed: int = 0
@@ -102,10 +102,10 @@ class Recording:
         times: When each step began.
         ends: When its results were there; infinite if the log does not say.
         step_lines: The line of each step.
-        num_done: How many steps were done before each was planned.
+        num_done: Number of steps that were done before each was planned.
         end_time: The time of its last line.
         lost_executor: A step at which the executor had lost everything, or None.
-        lists_blocks: Whether blocks are listed by id.
+        lists_blocks: True if blocks are listed by id.
 
     Raises:
         ConfigError: It cannot be read, or is no decision log.
@@ -207,7 +207,7 @@ class Recording:
             raise ValueError(f"contents of {num_blocks} blocks for {num_tokens} tokens")
 
     def _when(self, work: _Work) -> float:
-        """When the last token of an ended request was there."""
+        """Return the time of the last token of an ended request."""
         last = work.request.num_output_tokens
         step = next((s for token, s in work.answering if token == last), None)
         if step is None and work.answering:

@@ -1,4 +1,4 @@
-"""What requests do when, as spans of time, from a decision log."""
+"""Spans of time of requests, from a decision log."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 __all__ = ["KINDS", "RequestEnd", "Span", "Spans", "Step", "gist"]
 
 KINDS: Final = ("queued", "prefill", "recompute", "decode", "stalled", "paused", "preempted")
-"""What a request does: it waits; its prompt is computed; what a preemption cost is computed
-again; it decodes; it runs and is granted nothing; it keeps its blocks without a seat; it waits
-with its blocks lost."""
+"""Kinds of spans of a request: it waits; its prompt is computed; tokens lost by a preemption are
+computed again; it decodes; it runs without scheduled tokens; it keeps its blocks without a seat; it
+waits without blocks."""
 _WAITING: Final = ("queued", "paused", "preempted")
 _NUMBERS: Final = re.compile(r"\d+")
 
@@ -31,8 +31,8 @@ class Span:
         kind: One of ``KINDS``.
         begin: When it began (seconds).
         end: When it ended (seconds); None while it goes on.
-        reason: Why it waits; the request that preempted it; empty where nothing is to say.
-        num_tokens: Tokens granted in it.
+        reason: Reason of its wait; the request that preempted it; empty if there is none.
+        num_tokens: Scheduled tokens in it.
         step: The step in which it began; None: between steps.
     """
 
@@ -53,7 +53,7 @@ class RequestEnd:
         request_id: Its id.
         time: When (seconds).
         reason: ``stop``, ``length``, ``abort`` or ``error``.
-        detail: What exactly ended it.
+        detail: Exact cause of its end.
     """
 
     request_id: str
@@ -70,7 +70,7 @@ class Step:
         step: Its id.
         begin: When it was planned (seconds).
         end: When its results were there (seconds); None until then.
-        num_tokens: Tokens that it granted.
+        num_tokens: Its scheduled tokens.
         num_running: Requests that ran.
         num_waiting: Requests that waited.
         num_free_blocks: Blocks that were free behind it.
@@ -90,12 +90,12 @@ Event = Span | RequestEnd | Step
 
 @define
 class _Live:
-    """What a request is doing.
+    """The current span of a request.
 
     Args:
         span: Since when.
-        num_admissions: How often it was admitted.
-        has_caught_up: Whether nothing was owed any more since the last time.
+        num_admissions: Number of its admissions.
+        has_caught_up: True once all its known tokens were computed.
     """
 
     span: Span
@@ -105,7 +105,7 @@ class _Live:
 
 @define
 class Spans:
-    """Follows a log; memory as requests live at a time, whatever its length."""
+    """Follow a log; memory as requests live at a time, whatever its length."""
 
     _live: dict[str, _Live] = field(init=False, factory=dict)
     _step: Step | None = field(init=False, default=None)
@@ -115,7 +115,7 @@ class Spans:
     """Spans that began with the line at hand, by the id of the object."""
 
     def of(self, trails: Iterable[DecisionTrail]) -> Iterator[list[Event]]:
-        """Yield what each line of a log says: what began, and what is over.
+        """Yield the events of each line of a log: spans that began, and spans that ended.
 
         A span or a step comes twice, as the same object: without an end when it begins,
         with one when it is over.
@@ -167,7 +167,7 @@ class Spans:
     def _take_step(self, trail: DecisionTrail) -> Iterator[Event]:
         assert trail.step is not None, "it is one"
         for request_id, needy in trail.preempted.items():
-            yield from self._turn(request_id, "preempted", trail, _for_whom(request_id, needy))
+            yield from self._turn(request_id, "preempted", trail, _for_request(request_id, needy))
         for request_id, reason in trail.new_reasons.items():
             if request_id in trail.waiting:
                 yield from self._wait(request_id, reason, trail)
@@ -199,7 +199,7 @@ class Spans:
 
     @staticmethod
     def _kind(live: _Live, granted: int, owed: int) -> str:
-        """What a running request does in a step."""
+        """Return the kind of work of a running request in a step."""
         if not granted:
             return "stalled"
         is_decode = live.has_caught_up or (live.num_admissions > 1 and owed == 1)
@@ -215,7 +215,7 @@ class Spans:
         live.span = self._begin(request_id, kind, trail.time, trail, reason)
 
     def _over(self, span: Span, time: float) -> Iterator[Event]:
-        """What a request did is over; what steps computed was, when the last one was done."""
+        """Yield the span that has ended; work of steps ends when the last one is done."""
         end = time if span.kind in _WAITING else self._done
         if self._untold.pop(id(span), None) is not None:
             if end <= span.begin:
@@ -230,7 +230,7 @@ def gist(reason: str) -> str:
     return _NUMBERS.sub("", reason)
 
 
-def _for_whom(request_id: str, needy: str | None) -> str:
+def _for_request(request_id: str, needy: str | None) -> str:
     if needy is None:
         return "gave up its blocks"
     own = needy == request_id

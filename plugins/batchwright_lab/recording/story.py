@@ -1,4 +1,4 @@
-"""The story of one request, told from a decision log."""
+"""The story of one request, from a decision log."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class _Chapter:
     Args:
         first: The first of them.
         last: The last of them.
-        why: Why it waited, as of the last of them; empty while it runs.
-        begin: How it came to run; empty while it waits.
-        work: What a cleared debt means at first: ``prefill`` or ``recompute``.
-        grants: Tokens owed and granted, one entry a step.
-        num_left_out: Steps in which it ran and was granted nothing.
+        why: Reason of its wait in the last of them; empty while it runs.
+        begin: Circumstances of its admission; empty while it waits.
+        work: Kind of the first work: ``prefill`` or ``recompute``.
+        grants: New tokens and scheduled tokens, one entry a step.
+        num_left_out: Steps in which it ran without scheduled tokens.
     """
 
     first: int
@@ -46,19 +46,19 @@ class _Chapter:
             return f"waits {count} step{'s' * (count > 1)}: {self.why}"
         told = f"{self.begin}; {tell_grants(self.grants, self.work)}"
         if self.num_left_out:
-            told += f"; granted nothing in {self.num_left_out} of these steps"
+            told += f"; no tokens in {self.num_left_out} of these steps"
         return told
 
 
 @define
 class Story:
-    """Follows one request through a log.
+    """Follow one request through a log.
 
     Args:
         request_id: Its id.
 
     Attributes:
-        is_known: Whether the log has it so far.
+        is_known: True if the log has it so far.
     """
 
     request_id: str
@@ -156,16 +156,16 @@ class Story:
 
 
 def tell_grants(grants: list[tuple[int, int]], work: str = "prefill") -> str:
-    """Tell grants in a row, e.g. ``prefill 512+512+2, then 37 decodes``.
+    """Return scheduled tokens in a row, e.g. ``prefill 512+512+2, then 37 decodes``.
 
     Args:
-        grants: Tokens owed and granted, one entry a step.
-        work: What the grants are called until nothing is owed any more.
+        grants: New tokens and scheduled tokens, one entry a step.
+        work: Name of the work until all known tokens are computed.
     """
     index = next((i for i, (owed, grant) in enumerate(grants) if grant >= owed), len(grants))
     chunks, decodes = grants[: index + 1], grants[index + 1 :]
     if not chunks:
-        return "nothing granted yet"
+        return "nothing scheduled yet"
     if chunks == [(1, 1)]:
         chunks, decodes = [], grants
     told = [f"{work} {'+'.join(str(grant) for _, grant in chunks)}"] if chunks else []

@@ -32,19 +32,19 @@ HANDOVER: Final = "handover"
 class Options:
     """Options of a handover."""
 
-    first: str = option("", "Who decides at first.")
-    then: str = option("", "Who decides later.")
-    step: int = option(0, "The first step that the second one decides.", ge=0)
+    first: str = option("", "Policy that decides first.")
+    then: str = option("", "Policy that decides later.")
+    step: int = option(0, "First step of the second policy.", ge=0)
 
 
 class _Handover(Component, Lifecycle):
-    """Hosts two components of a kind, and lets both know of everything.
+    """Two components of a kind in one; both get all events.
 
     What neither of them does has nothing to do here, too: decisions before the handover are
     those of the first one alone.
 
     Attributes:
-        problem: What went wrong first in one of them, and in which; empty if nothing did.
+        problem: First failure of one of them, with its name; empty if there is none.
     """
 
     name = HANDOVER
@@ -67,7 +67,7 @@ class _Handover(Component, Lifecycle):
 
     @property
     def chosen(self) -> Any:
-        """Who decides the step that is being planned."""
+        """The component that decides the step that is being planned."""
         is_first = self.ctx.view.step_id < self.options.step
         return self.first if is_first else self.then
 
@@ -98,7 +98,7 @@ class _Handover(Component, Lifecycle):
 
     @contextmanager
     def noting(self, hosted: Any, method: str) -> Iterator[None]:
-        """Note who raises what; it is raised on."""
+        """Note the component that raises, and raise on."""
         try:
             yield
         except OUTSIDE:
@@ -162,7 +162,7 @@ class HandoverVictim(_Handover, Victim):
 
 
 class TwinQueue(WaitingQueue):
-    """The queues of two policies; who decides the step says which of them is served.
+    """The queues of two policies; the policy that decides the step is served from its own.
 
     Args:
         policies: Their handover.

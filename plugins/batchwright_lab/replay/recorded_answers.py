@@ -48,7 +48,7 @@ def make_answer(request: RecordedRequest, number: int, block_size: int) -> Answe
     them. Behind the last full block they are the request's own. The last one is what ended it.
 
     Args:
-        request: What the log says.
+        request: The request of the log.
         number: Of this request among all of the log.
         block_size: Tokens that a digest stands for.
     """

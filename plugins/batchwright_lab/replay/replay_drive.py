@@ -1,4 +1,4 @@
-"""Drives an engine through the arrivals and aborts of a recorded run."""
+"""Drive an engine through the arrivals and aborts of a recorded run."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _END_BY_THEMSELVES: Final = ("eos", "max_tokens", "max_model_len")
 
 
 class ReplayDrive:
-    """Repeats what came from outside.
+    """Repeat the events from outside.
 
     As long as the run is as recorded it comes between the steps between which it came;
     after that, when the clock says so. If requests had not ended when the log did, it is
@@ -50,7 +50,7 @@ class ReplayDrive:
 
     Attributes:
         refused: Requests that were not added now, and why.
-        stopped_by: Why it ended early; empty if it did not.
+        stopped_by: Reason of an early end; empty if there is none.
         signal: The signal that stopped it, or None.
     """
 
@@ -117,7 +117,7 @@ class ReplayDrive:
         """Let everything come whose time it is.
 
         Returns:
-            Whether there is anything to do.
+            True if there is anything to do.
         """
         if self._clock.now() >= self._end_time:
             return False
@@ -203,7 +203,7 @@ class ReplayDrive:
         elif not self._scheduler.has_signals:
             view = self._scheduler.view
             if 0 < view.num_parked == view.num_waiting and not view.num_running:
-                self.stopped_by = "every request is parked, and nothing will wake one"
+                self.stopped_by = "every request waits for a key, and nothing will signal one"
 
 
 _Event = tuple[float, int, float, "RecordedRequest", int]
@@ -211,7 +211,7 @@ _Event = tuple[float, int, float, "RecordedRequest", int]
 
 
 def _events(recording: Recording) -> list[_Event]:
-    """What came from outside, in order."""
+    """Return the events from outside, in order."""
     found: list[_Event] = []
     for number, request in enumerate(recording.requests):
         found.append((request.line, 1, request.arrival_time, request, number))

@@ -1,4 +1,4 @@
-"""Compares a run with a recorded one, step by step, as long as they are the same."""
+"""Compare a run with a recorded one, step by step, as long as they are the same."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Difference:
     Args:
         step: Its id.
         time: When it began (seconds).
-        recorded: What was decided in the recorded run; None: it had no such step.
-        replayed: What was decided now.
+        recorded: The decision of the recorded run; None: it had no such step.
+        replayed: The decision of the replay.
     """
 
     step: int
@@ -39,7 +39,7 @@ class Difference:
 
 
 class ReplayPace(Observer):
-    """Lets each step take as long as it did, as long as all decisions are the recorded ones.
+    """Let each step take as long as it did, as long as all decisions are the recorded ones.
 
     Attributes:
         num_steps: Steps that were planned.
@@ -57,7 +57,7 @@ class ReplayPace(Observer):
         self._executor: Any = None
 
     def follow(self, recording: Recording, executor: ReplayedExecutor) -> None:
-        """Say what is compared with, and who is told how long steps take."""
+        """Print the baseline, and the source of step times."""
         self._recording, self._executor = recording, executor
         self._recorded = (trail for trail in follow_log(recording.path) if trail.is_step)
 

@@ -1,4 +1,4 @@
-"""What changed between a recorded run and its replay: per request, and in sum."""
+"""Changes between a recorded run and its replay: by request, and in sum."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _COLUMNS: Final = (
 )
 _SECONDS: Final = ("ttft", "e2e")
 _MOST_GROUPS: Final = 12
-"""Clients or classes that are told one by one, if there are no more."""
+"""Most clients or classes that are listed one by one."""
 _SAME: Final = 1e-6
 """Seconds up to which a request neither gains nor loses."""
 
@@ -81,7 +81,7 @@ class Changes:
         self.requests = [Change(request, found.get(key)) for key, request in _numbered(before)]
 
     def gains(self) -> list[Change]:
-        """Those that ended in both, who gained most first."""
+        """Requests that ended in both, the largest gain first."""
         ended = [change for change in self.requests if change.gain is not None]
         return sorted(ended, key=lambda change: -(change.gain or 0.0))
 
@@ -129,7 +129,7 @@ def _numbered(run: Recording) -> Iterator[tuple[tuple[str, int], RecordedRequest
 
 
 def print_replay(console: Console, run: ReplayedRun, changes: Changes, show: int) -> None:
-    """Print what was replayed, where it differs first, what changed, who gained and lost."""
+    """Print the replay, its first difference, its changes, and gains and losses."""
     for name, value in _heads(run, changes):
         console.print(f"{name:<17}{value}", markup=False, soft_wrap=True)
     if run.pace.difference is None:
@@ -158,7 +158,7 @@ def _verdicts(counts: Counter[str]) -> str:
 
 
 def _groups(changes: Changes, field: str) -> Iterator[str]:
-    """How each client, or each class, fared; nothing where there are not several."""
+    """Yield the results of each client, or each class; nothing unless there are several."""
     groups: dict[str, list[Change]] = {}
     for change in changes.requests:
         groups.setdefault(str(change.before.fields.get(field, "none")), []).append(change)

@@ -21,7 +21,7 @@ _VOCAB_SIZE: Final = 2**32 - 1
 
 
 class ReplayedExecutor(Executor):
-    """Computes nothing. A step ends when it is known to; else an estimator says when.
+    """Compute nothing. A step ends when it is known to; else an estimator says when.
 
     Attributes:
         answers: Tokens of live requests.

@@ -38,7 +38,7 @@ MOST_ERROR: Final = 0.25
 
 
 class _Parts:
-    """What is offered in replays alone: an executor, an observer, handovers."""
+    """Plugins of replays alone: an executor, an observer, handovers."""
 
     @hookimpl
     def batchwright_register_executor(self) -> Sequence[type[Executor]]:
@@ -66,19 +66,19 @@ class ReplayedRun:
         from_step: The first step that it decides.
         overrides: ``key.path=value`` each, of the recorded configuration.
         log: The new log.
-        trusts: Whether an estimator is believed that does not fit the recorded steps.
-        trusts_plugins: Whether the Python files that the log names are run.
+        trusts: True if an estimator is believed that does not fit the recorded steps.
+        trusts_plugins: True if the Python files that the log names are run.
         plugins: Modules or objects with hooks, beside those that are installed.
 
     Attributes:
-        recording: What is repeated.
+        recording: The recorded run.
         config: The configuration that repeats it.
         policy: Name of the policy that decides.
-        drive: How it ended, once it has run.
-        pace: Where it differs, once it has run.
-        seconds: How long that took.
+        drive: The drive of the run, once it has ended.
+        pace: Its differences, once it has run.
+        seconds: Time of the replay (seconds).
         num_steps: Steps of the repeated run.
-        handovers: The policy and the victim that host two each, if there are any.
+        handovers: The policy and the victim that consist of two each, if there are any.
 
     Raises:
         ClickException: It has no such step.
@@ -200,7 +200,7 @@ class ReplayedRun:
             )
 
     def _check_handovers(self, error: PluginError | None) -> None:
-        """Blame who failed while another one decided, not what hosts both."""
+        """Name the component that failed, not the handover around it."""
         problem = next((part.problem for part in self.handovers if part.problem), "")
         if problem:
             raise click.ClickException(

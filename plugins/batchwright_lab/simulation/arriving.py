@@ -20,12 +20,12 @@ class Arriving:
     """Arrivals in order of time.
 
     Args:
-        arrivals: What arrives whatever happens, in order of time.
+        arrivals: Arrivals that do not depend on the service, in order of time.
         pace: Its times are divided by this.
-        limit: How many are taken, followers included; None: all.
+        limit: Most arrivals, followers included; None: all.
 
     Attributes:
-        num_taken: How many have arrived.
+        num_taken: Number of arrivals so far.
         next_time: When the next one arrives (seconds), infinite if none does.
     """
 
@@ -65,7 +65,7 @@ class Arriving:
             yield head
 
     def count_rest(self) -> int:
-        """How many would still arrive, followers of followers left out; reads them all."""
+        """Count the arrivals that are left, followers of followers left out; reads them all."""
         waiting = (self._head is not None) + len(self._followers)
         if self._left is not None:
             return min(self._left, waiting + sum(1 for _ in islice(self._open, self._left)))

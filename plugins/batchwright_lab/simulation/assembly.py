@@ -1,4 +1,4 @@
-"""Builds the engine of a simulation from a configuration."""
+"""Build the engine of a simulation from a configuration."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from batchwright_engine.engine import Engine
 
 
 class SimulatorAssembly(EngineAssembly):
-    """Makes the engine of a simulation.
+    """Make the engine of a simulation.
 
     Args: see ``Assembly``.
     """

@@ -31,7 +31,7 @@ class Caps:
         self._class = _class(workload.max_output_tokens)
 
     def params(self, arrival: Arrival) -> SamplingParams:
-        """What a request asks for."""
+        """Return the sampling parameters of a request."""
         cap = arrival.max_tokens or self._cap(arrival.num_output_tokens)
         params = self._known.get(cap)
         if params is None:

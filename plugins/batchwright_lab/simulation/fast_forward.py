@@ -18,7 +18,7 @@ __all__ = ["FastForwarder"]
 
 
 class FastForwarder:
-    """Takes a scheduler and its executor over steps in which nothing is decided.
+    """Take a scheduler and its executor over steps in which nothing is decided.
 
     Args:
         scheduler: The scheduler; it must not have a plan in flight.
@@ -66,5 +66,5 @@ class FastForwarder:
         return steps.commit(self._executor.fast_forward(plan))
 
     def _may_admit(self) -> bool:
-        """Tell whether a scan of waiting requests could do anything."""
+        """Return True if a scan of waiting requests could do anything."""
         return self._asks_who_waits or not self._steps.is_full

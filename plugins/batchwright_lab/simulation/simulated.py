@@ -42,7 +42,7 @@ class Options:
 
     max_model_len: int = option(1 << 20, "Longest sequence of the model.", unit="tokens", ge=2)
     kv_bytes_per_token: int = option(
-        131_072, "What a token takes in the KV cache, for kv.memory.", unit="bytes", ge=1
+        131_072, "Size of a token in the KV cache, for kv.memory.", unit="bytes", ge=1
     )
 
 
@@ -72,11 +72,11 @@ class KnownLengths:
 
 
 class Simulated(Executor):
-    """Answers plans at once, and lets the clock go on by what a step would take.
+    """An executor that answers plans at once, and moves the clock by the time of the step.
 
-    How long that is, an estimator says: the simulation's truth (``simulation.estimator``).
-    A request repeats one token until its true length is reached, and then ends its
-    sequence. On a clock that is not virtual it sleeps.
+    An estimator gives that time: the true one of the simulation (``simulation.estimator``). A
+    request repeats one token until its true length is reached, and then ends its sequence. On a
+    clock that is not virtual the executor sleeps.
     """
 
     name = "simulated"
@@ -199,7 +199,7 @@ class Simulated(Executor):
         return ids, computed
 
     def _visits(self, plan: SchedulerOutput, ids: list[str]) -> list[Visit]:
-        """Who may do more than decode: few of all."""
+        """Return the requests that may do more than decode: few of all."""
         grants, drafts = plan.num_scheduled_tokens, plan.scheduled_draft_token_ids
         return [
             (ids.index(request_id), grants[request_id], len(drafts.get(request_id, ())))

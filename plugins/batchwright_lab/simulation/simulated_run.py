@@ -64,9 +64,9 @@ class SimulatedRun:
         overrides: ``key.path=value`` each.
         workload: ``NAME`` or ``NAME:FILE``; None: ``simulation.workload``.
         output: Folder for files.
-        steps: Whether every decision is written down.
+        steps: True if every decision is written down.
         rate: Mean arrivals a second.
-        scale_rate: How many times as fast requests arrive.
+        scale_rate: Factor on the rate of arrivals.
         limit: Requests that are taken.
         options: Options of the command that are options of the configuration, too.
     """
@@ -131,7 +131,7 @@ class SimulatedRun:
         """Run it, and write the table of requests.
 
         Args:
-            notices: Where to say what runs, and how far it is; None: nowhere.
+            notices: Output for messages about the run and its progress; None: none.
 
         Raises:
             ConfigError: Something in the configuration or the workload is wrong.
@@ -184,7 +184,7 @@ class SimulatedRun:
         return simulation
 
     def _pace(self, workload: Workload) -> float:
-        """How many times as fast as it says requests arrive."""
+        """Return the factor on the rate of arrivals."""
         if self._rate is None:
             return self._scale_rate or 1.0
         return pace_of(workload, self._rate)
@@ -212,7 +212,7 @@ class SimulatedRun:
 
 
 def find_oracles(config: Config, engine: Engine) -> list[str]:
-    """What knows more in this simulation than it can know elsewhere."""
+    """Return the components with more knowledge in this simulation than in service."""
     section, components = config.simulation, engine.scheduler.components
     found = []
     if components.predictor.reads_truth:

@@ -1,4 +1,4 @@
-"""Runs a workload through the engine on a virtual clock."""
+"""Run a workload through the engine on a virtual clock."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["STUCK", "Simulation"]
 
-STUCK: Final = "every request is parked, and nothing will wake one"
+STUCK: Final = "every request waits for a key, and nothing will signal one"
 
 _FOREVER: Final = math.inf
 
@@ -40,21 +40,21 @@ class Simulation:
 
     Args:
         engine: Built by ``Assembly.simulator`` on a VirtualClock.
-        workload: What follows when a request ends.
-        arriving: What arrives.
+        workload: The workload, for arrivals that follow an end.
+        arriving: The arrivals.
         caps: Caps on output tokens.
         section: When to stop.
-        on_refused: Told of requests that are never added, and why.
+        on_refused: Called for requests that are never added, with the reason.
 
     Raises:
-        ConfigError: Nothing arrives, or the executor cannot be told how long answers are.
+        ConfigError: Nothing arrives, or the executor does not accept lengths of answers.
 
     Attributes:
-        reasons: How many requests ended for each reason.
-        first_failure: Why the first request that was refused or ended in an error did.
-        stopped_by: Why it ended before the workload did; empty if it did not.
-        is_closed_loop: Whether what arrives depends on what has ended.
-        is_overloaded: Whether more arrived than could be served.
+        reasons: Number of ended requests by reason.
+        first_failure: Reason of the first request that was refused or ended in an error.
+        stopped_by: Reason of an end before that of the workload; empty if there is none.
+        is_closed_loop: True if what arrives depends on what has ended.
+        is_overloaded: True if more arrived than could be served.
         signal: The signal that stopped it, or None.
     """
 

@@ -21,7 +21,7 @@ _time_of = itemgetter("ts")
 
 
 class TraceWriter:
-    """Writes trace events in order of time; memory as requests live at a time.
+    """Write trace events in order of time; memory as requests live at a time.
 
     A track a request, one for the steps, and counters. Google's "Trace Event Format": ``B``
     and ``E`` are the ends of a slice, ``C`` is a counter, ``i`` an instant, ``M`` a name.
@@ -31,12 +31,12 @@ class TraceWriter:
     and its argument's; and keeps nanoseconds.
 
     Args:
-        file: Where to.
+        file: The output file.
         num_blocks: KV blocks that requests can hold.
         name: Of the run, for people.
 
     Attributes:
-        num_events: What was written.
+        num_events: The name as written.
     """
 
     def __init__(self, file: IO[str], num_blocks: int, name: str) -> None:
@@ -133,6 +133,6 @@ def _name(kind: str, process: int, track: int, name: str) -> dict[str, Any]:
 
 
 def _title(span: Span) -> str:
-    """What a slice is called: what is done, and who holds it up."""
+    """Return the name of a slice: the work, and the request that holds it up."""
     who = span.reason.split(":")[0]
     return f"{span.kind}: {who}" if who and span.kind == "queued" else span.kind

@@ -1,4 +1,4 @@
-"""A window of a recorded run: who did what in it."""
+"""A window of a recorded run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Picture", "Row", "Window", "look"]
 
 @frozen
 class Window:
-    """What part of a run is looked at: some steps, or some seconds.
+    """The part of a run that is shown: some steps, or some seconds.
 
     Args:
         first: Its first step; None: it is given in seconds.
@@ -37,8 +37,8 @@ class Row:
 
     Args:
         request_id: Its id.
-        spans: What it did, in order of time, cut at the ends of the window.
-        ends: How it ended there; empty if it did not.
+        spans: Its spans in order of time, cut at the ends of the window.
+        ends: Its end in the window; empty if there is none.
         first_token: When its first token was there (seconds), if that was within.
     """
 
@@ -59,7 +59,7 @@ class Row:
 
 @define
 class Picture:
-    """What is seen in a window.
+    """The content of a window.
 
     Args:
         begin: Its begin (seconds).
@@ -78,7 +78,7 @@ class Picture:
 
 @define
 class _Look:
-    """Takes in events; keeps what falls into the window."""
+    """Take in events; keep what falls into the window."""
 
     window: Window
     begin: float | None = None

@@ -1,4 +1,4 @@
-"""A closed loop: who arrives next depends on who was served."""
+"""A closed loop: arrivals depend on the requests that were served."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ __all__ = ["Agents", "Clients"]
 class ClientOptions:
     """Options of clients."""
 
-    num_clients: int = option(16, "Clients; each waits for its answer.", ge=1)
-    num_requests: int = option(1000, "Requests of all of them.", unit="requests", ge=1)
+    num_clients: int = option(16, "Number of clients; each waits for its answer.", ge=1)
+    num_requests: int = option(1000, "Number of requests of all clients.", unit="requests", ge=1)
     think_time: float = option(
         1.0, "Mean time from an answer to the next task; exponential.", unit="seconds", ge=0
     )
@@ -40,7 +40,7 @@ class ClientOptions:
         Factory(lambda: Lengths(mean=128.0)), "Output lengths.", default_text="lognormal, mean 128"
     )
     prefixes: Prefixes = option(
-        Factory(Prefixes), "A tree of prefixes that prompts share.", default_text="none"
+        Factory(Prefixes), "Tree of prefixes that prompts share.", default_text="none"
     )
 
 
@@ -50,7 +50,7 @@ class AgentOptions(ClientOptions):
 
     calls: Lengths = option(
         Factory(lambda: Lengths("uniform", mean=6.0, most=100)),
-        "Calls of a task.",
+        "Number of calls of a task.",
         default_text="uniform, mean 6",
     )
     tool_time: float = option(
@@ -58,7 +58,7 @@ class AgentOptions(ClientOptions):
     )
     tool_output: Lengths = option(
         Factory(lambda: Lengths(mean=256.0)),
-        "What a call adds to the last prompt and its answer.",
+        "Length that a call adds to the last prompt and its answer.",
         default_text="lognormal, mean 256",
     )
 
@@ -75,10 +75,10 @@ class _Call(Arrival):
 
 
 class Clients(Workload):
-    """So many clients, each of which sends a request, waits for the answer, thinks, repeats.
+    """A number of clients, each of which sends a request, waits for the answer, thinks, repeats.
 
-    What arrives depends on what is served: it cannot be overloaded, and has no rate. A client
-    whose request is refused thinks, too, and sends another one.
+    Arrivals depend on the service: the system cannot be overloaded, and the workload has no
+    rate. A client whose request is refused thinks, too, and sends another one.
     """
 
     name = "clients"
@@ -118,11 +118,11 @@ class Clients(Workload):
         return self._next_task(arrival, time)
 
     def num_calls(self) -> int:
-        """How many calls a task makes."""
+        """Return the number of calls of a task."""
         return 1
 
     def _next_task(self, arrival: Arrival, now: float) -> Iterable[Arrival]:
-        """What a client sends when it is done with a task, whatever became of that."""
+        """Return the next task of a client, for any end of the last one."""
         if self._num_made >= self.options.num_requests:
             return ()
         return [self._task(now + _delay(self.options.think_time, self._thinking), arrival.client)]
@@ -152,11 +152,11 @@ class Clients(Workload):
 
 
 class Agents(Clients):
-    """Clients whose tasks take several calls, each with all that came before in its prompt.
+    """Clients whose tasks take several calls, each with all earlier calls in its prompt.
 
-    A call's prompt is the last call's prompt, its answer and what a tool has said of it:
-    prefixes grow, and are worth keeping while the tool works. A task is a ``group``; it is over
-    when a call of it is refused.
+    A call's prompt is the last call's prompt, its answer and the answer of a tool: prefixes
+    grow, and are worth keeping while the tool works. A task is a ``group``; it is over when a
+    call of it is refused.
     """
 
     name = "agents"

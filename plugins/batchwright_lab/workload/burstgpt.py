@@ -19,7 +19,7 @@ _COLUMNS = ("Timestamp", "Model", "Request tokens", "Response tokens")
 class Options(TraceOptions):
     """Options of BurstGPT's traces."""
 
-    model: str = option("", "Take only requests to this model, e.g. 'ChatGPT'; empty: all.")
+    model: str = option("", "Model whose requests are taken, e.g. 'ChatGPT'; empty: all.")
 
 
 class BurstGpt(TraceTable):

@@ -19,13 +19,13 @@ class Options(MadeOptions):
 
     burst_seconds: float = option(5.0, "Mean length of a burst.", unit="seconds", gt=0)
     calm_seconds: float = option(20.0, "Mean time between bursts.", unit="seconds", gt=0)
-    factor: float = option(10.0, "How many times as fast they arrive in a burst.", ge=1)
+    factor: float = option(10.0, "Factor on the rate of arrivals in a burst.", ge=1)
 
 
 class Bursty(Made):
     """A Poisson process whose rate jumps: bursts and calms of exponential length in turn.
 
-    ``rate`` is that over both. (A Markov-modulated Poisson process of two states.)
+    ``rate`` is the mean over both. (A Markov-modulated Poisson process of two states.)
     """
 
     name = "bursty"

@@ -1,4 +1,4 @@
-"""Which workload a command runs on: from ``--workload``, a file, or the configuration."""
+"""The workload of a command: from ``--workload``, a file, or the configuration."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def choose_workload(
     Args:
         config: The configuration.
         source: ``NAME``, ``NAME:FILE``, or a file whose format is recognized; None: as is.
-        plugins: What is offered; None discovers it.
+        plugins: Plugins to choose from; None discovers them.
 
     Raises:
         ConfigError: No workload is of that name, or none recognizes the file.
@@ -80,7 +80,7 @@ def arrivals_of(workload: Workload) -> Iterator[Arrival]:
 
 
 def pace_of(workload: Workload, rate: float | None) -> float:
-    """How many times as fast as it says requests must arrive, for a rate.
+    """Return the factor on the rate of a workload, for a given rate.
 
     Args:
         workload: The workload.

@@ -43,7 +43,7 @@ _SHAPES: Final = (0.01, 1e6)
 
 @frozen
 class Window:
-    """How a client's requests arrive for some time.
+    """A client's arrivals for some time.
 
     Args:
         start: Seconds.

@@ -11,7 +11,7 @@ __all__ = ["Constant"]
 
 
 class Constant(Made):
-    """All gaps are equal."""
+    """Arrivals with equal gaps."""
 
     name = "constant"
     Options = MadeOptions

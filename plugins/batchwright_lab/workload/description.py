@@ -1,4 +1,4 @@
-"""What a workload is like, in figures."""
+"""Figures of a workload."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def describe(arrivals: Iterable[Arrival], limit: int, block_size: int) -> dict[s
 
     Args:
         arrivals: In order of time.
-        limit: How many are looked at.
+        limit: Number of requests to read.
         block_size: Tokens of a block that prompts may share.
 
     Returns:

@@ -17,11 +17,11 @@ __all__ = ["Gamma"]
 class Options(MadeOptions):
     """Options of gamma-distributed gaps."""
 
-    cv: float = option(2.0, "Standard deviation of gaps over their mean.", gt=0)
+    cv: float = option(2.0, "Standard deviation of gaps divided by their mean.", gt=0)
 
 
 class Gamma(Made):
-    """Gaps are gamma-distributed: a CV over 1 is burstier than Poisson, under 1 smoother."""
+    """Gamma-distributed gaps: a CV over 1 is burstier than Poisson, under 1 smoother."""
 
     name = "gamma"
     Options = Options

@@ -36,7 +36,7 @@ _KEYS: Final = (*_OWN, *_FIELDS, *_NUMBERS)
 class Options:
     """Options of our own traces."""
 
-    path: str = option("", "The file, relative to the TOML file.")
+    path: str = option("", "File of the trace, relative to the TOML file.")
 
 
 class Jsonl(Workload):
@@ -144,5 +144,5 @@ class Jsonl(Workload):
 
 
 def _is_sound(value: Any) -> bool:
-    """Tell whether a text can be written."""
+    """Return True if a text can be written."""
     return not isinstance(value, str) or not any("\ud800" <= c <= "\udfff" for c in value)

@@ -16,7 +16,7 @@ __all__ = ["Lengths"]
 
 @frozen
 class Lengths:
-    """How long prompts or outputs are.
+    """Lengths of prompts or outputs.
 
     Args:
         distribution: constant; uniform between half and one and a half means; exponential;

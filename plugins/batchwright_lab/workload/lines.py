@@ -1,4 +1,4 @@
-"""Reads traces line by line, and says what is wrong with a line."""
+"""Read traces line by line, and report broken lines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["MOST_SECONDS", "MOST_TOKENS", "TraceFile", "parse_json", "short"]
 MOST_TOKENS: Final = 10_000_000
 """More than any model holds, and than memory should be asked for."""
 MOST_SECONDS: Final = 1e12
-"""Thirty thousand years; beyond it a clock cannot tell steps apart."""
+"""Thirty thousand years; beyond it a clock cannot separate steps."""
 _SHORT: Final = 8
 """Decimals of a number that is below it in any case."""
 
@@ -25,7 +25,7 @@ class TraceFile:
 
     Args:
         path: As the option says it.
-        folder: Where a relative one starts.
+        folder: Start of a relative path.
         option: TOML path of the option, for messages.
 
     Raises:
@@ -74,11 +74,11 @@ class TraceFile:
         return read_text(self.path, self._option)
 
     def broken(self, number: int, expected: str, got: Any) -> ConfigError:
-        """What to raise for a line."""
+        """Return the error for a line."""
         return ConfigError(f"expected {expected}, got {short(got)}", source=f"{self.path}:{number}")
 
     def empty(self) -> ConfigError:
-        """What to raise for a file without a record."""
+        """Return the error for a file without a record."""
         return ConfigError("holds no request", source=str(self.path))
 
     def seconds(self, number: int, name: str, value: Any, *, per_second: int = 1) -> float:
@@ -86,8 +86,8 @@ class TraceFile:
 
         Args:
             number: The line.
-            name: What it is called there.
-            value: What stands there.
+            name: Its name in the file.
+            value: Its value in the file.
             per_second: Its unit, as how many of them are a second.
 
         Raises:

@@ -22,8 +22,8 @@ __all__ = ["Made", "MadeOptions"]
 class MadeOptions:
     """Options of arrivals that are made."""
 
-    rate: float = option(1.0, "Mean arrivals.", unit="1/s", gt=0)
-    num_requests: int = option(1000, "How many arrive.", unit="requests", ge=1)
+    rate: float = option(1.0, "Mean rate of arrivals.", unit="1/s", gt=0)
+    num_requests: int = option(1000, "Number of arrivals.", unit="requests", ge=1)
     prompt: Lengths = option(
         Factory(lambda: Lengths(mean=512.0)), "Prompt lengths.", default_text="lognormal, mean 512"
     )
@@ -31,16 +31,19 @@ class MadeOptions:
         Factory(lambda: Lengths(mean=128.0)), "Output lengths.", default_text="lognormal, mean 128"
     )
     prefixes: Prefixes = option(
-        Factory(Prefixes), "A tree of prefixes that prompts share.", default_text="none"
+        Factory(Prefixes), "Tree of prefixes that prompts share.", default_text="none"
     )
-    num_clients: int = option(0, "Clients that requests belong to; 0: none.", ge=0)
+    num_clients: int = option(0, "Number of clients; 0: none.", ge=0)
     client_skew: float = option(
-        0.0, "0: clients in turn; else by lot, the n-th one n to this power times less often.", ge=0
+        0.0,
+        "Exponent of the distribution over clients: the n-th client is n to this power "
+        "times less frequent; 0: clients in turn.",
+        ge=0,
     )
 
 
 class Made(Workload):
-    """What made workloads have in common; a subclass says when requests arrive."""
+    """The base of generated workloads; a subclass has the times of arrivals."""
 
     @abstractmethod
     def gaps(self, chance: random.Random) -> Iterator[float]:
@@ -75,7 +78,7 @@ class Made(Workload):
             )
 
     def _clients(self, chance: random.Random) -> Iterator[str | None]:
-        """Whose requests they are, without end."""
+        """Yield the clients of requests, without end."""
         options = self.options
         names = [f"client-{number}" for number in range(options.num_clients)]
         if not names:

@@ -33,12 +33,12 @@ _FOREIGN: Final = ("chat_id", "parent_chat_id", "turn")
 class Options:
     """Options of Mooncake's traces."""
 
-    path: str = option("", "The file, relative to the TOML file.")
-    block_size: int = option(512, "Tokens that one id stands for.", unit="tokens", ge=1)
+    path: str = option("", "File of the trace, relative to the TOML file.")
+    block_size: int = option(512, "Tokens of one hash id.", unit="tokens", ge=1)
     jitter: bool = option(
         True,
-        "Whether requests of one timestamp are spread, by lot, up to the next one; the "
-        "published times are rounded to about 3 s.",
+        "True to spread requests of one timestamp at random up to the next one; the published"
+        " times are rounded to about 3 s.",
     )
 
 

@@ -11,7 +11,7 @@ __all__ = ["Poisson"]
 
 
 class Poisson(Made):
-    """A Poisson process: gaps are exponential, their CV is 1."""
+    """A Poisson process: exponential gaps with a CV of 1."""
 
     name = "poisson"
     Options = MadeOptions

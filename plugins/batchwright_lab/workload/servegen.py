@@ -30,19 +30,19 @@ class Options:
     """Options of client mixes."""
 
     path: str = option("", "Folder or tar archive, relative to the TOML file.")
-    start: float = option(0.0, "From when on it is played.", unit="seconds", ge=0)
-    seconds: float = option(3600.0, "How long it is played.", unit="seconds", gt=0)
+    start: float = option(0.0, "Start of the played part.", unit="seconds", ge=0)
+    seconds: float = option(3600.0, "Length of the played part.", unit="seconds", gt=0)
     num_clients: int | None = option(
-        None, "Only so many, the busiest ones.", ge=1, default_text="all"
+        None, "Most clients, the busiest first.", ge=1, default_text="all"
     )
 
 
 class ServeGen(Workload):
     """The clients of ServeGen (2025): each with its own rate, burstiness and lengths.
 
-    For each client, windows of ten minutes: its rate and how its gaps are distributed
-    (gamma or Weibull, of which the shape is taken, the scale follows from the rate), and
-    histograms of its lengths. Prompts share nothing.
+    Each client has windows of ten minutes: its rate, the distribution of its gaps (gamma or
+    Weibull; the shape is taken, the scale follows from the rate), and histograms of its
+    lengths. Prompts share nothing.
     """
 
     name = "servegen"

@@ -33,12 +33,14 @@ _MOST_TURNS: Final = 1 << 12
 class Options:
     """Options of conversations."""
 
-    path: str = option("", "The file, relative to the TOML file.")
-    rate: float = option(1.0, "Conversations that begin, by a Poisson process.", unit="1/s", gt=0)
+    path: str = option("", "File of the trace, relative to the TOML file.")
+    rate: float = option(
+        1.0, "Rate at which conversations begin (a Poisson process).", unit="1/s", gt=0
+    )
     think_time: float = option(
         10.0, "Mean time from an answer to the next turn; exponential.", unit="seconds", ge=0
     )
-    chars_per_token: float = option(4.0, "Length of texts, since there is no tokenizer here.", gt=0)
+    chars_per_token: float = option(4.0, "Characters a token, in place of a tokenizer.", gt=0)
 
 
 @define(kw_only=True)
@@ -60,9 +62,9 @@ class ShareGpt(Workload):
     A file is a JSON array of objects ``{"id": ..., "conversations": [{"from": "human", "value":
     "..."}, {"from": "gpt", "value": "..."}, ...]}``. A ``value`` may be a number of tokens
     instead of a text. Conversations begin by a Poisson process; the next turn comes some time
-    after the last answer, its prompt is all that was said before and the new message:
-    of users, of the system and of tools alike. An answer to which nothing was asked is part of
-    the next prompt, too. A conversation is a ``group``.
+    after the last answer. Its prompt has all earlier messages and the new one: those of users,
+    of the system and of tools. An answer without a question is part of the next prompt, too. A
+    conversation is a ``group``.
     """
 
     name = "sharegpt"

@@ -25,8 +25,8 @@ __all__ = ["TraceOptions", "TraceTable"]
 class TraceOptions:
     """Options of a trace in a file."""
 
-    path: str = option("", "The file, relative to the TOML file.")
-    repeat: int = option(1, "How often the trace is played, one behind the other.", ge=1)
+    path: str = option("", "File of the trace, relative to the TOML file.")
+    repeat: int = option(1, "Times that the trace is played, one after the other.", ge=1)
 
 
 class Rows:
@@ -54,7 +54,7 @@ class Rows:
 
 
 class TraceTable(Workload):
-    """What traces without contents have in common; a subclass reads the file."""
+    """The base of traces without contents; a subclass reads the file."""
 
     def __init__(self, options: Any, ctx: Context) -> None:
         super().__init__(options, ctx)

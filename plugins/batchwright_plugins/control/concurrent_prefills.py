@@ -20,19 +20,19 @@ __all__ = ["ConcurrentPrefills"]
 class Options:
     """Options of concurrent-prefills."""
 
-    requests: int = option(1, "Prompts in computation at a time.", unit="requests", ge=1)
+    requests: int = option(1, "Most prompts in computation at a time.", unit="requests", ge=1)
 
 
 class ConcurrentPrefills(PrefillTracker):
-    """Admits a request only while fewer than ``requests`` prompts are being computed.
+    """Admit a request only while fewer than ``requests`` prompts are being computed.
 
-    A prompt is in computation from its admission to the end of the step that computes its
-    last token; one that fits into a single step counts in that step. With 1, prompts are
-    computed one after the other: the first is done sooner, instead of all of them late.
-    vLLM's ``max_num_partial_prefills``. A request that returns after a preemption counts
-    until it has computed again what it had.
+    A prompt is in computation from its admission to the end of the step that computes its last
+    token; a prompt that fits into a single step counts in that step. With 1, prompts are
+    computed one after the other: the first is done sooner, instead of all of them late. vLLM's
+    ``max_num_partial_prefills``. A request that returns after a preemption counts until it has
+    recomputed its tokens.
 
-    Starves no request: a prompt in computation is granted tokens at every step. O(1) a step.
+    Starves no request: a prompt in computation is scheduled at every step. O(1) a step.
     """
 
     name = "concurrent-prefills"

@@ -22,7 +22,7 @@ class Options:
     """Options of decode-first."""
 
     fraction: float = option(
-        0.5, "Share of a batch that is left when others are admitted.", ge=0, lt=1
+        0.5, "Share of a batch (0..1) that is left when others are admitted.", ge=0, lt=1
     )
     max_wait: float | None = option(
         2.0,
@@ -34,19 +34,19 @@ class Options:
 
 
 class DecodeFirst(WaitingAges):
-    """Admits in bursts: no request until most of the last burst's batch is done.
+    """Admit in bursts: no request until most of the last burst's batch is done.
 
-    After a step that admits none the batch is closed; it opens when at most ``fraction``
-    of it still runs, or when a request has waited for ``max_wait``. In between every step
-    decodes and nothing else, so that the time between tokens is as short as it can be; time
-    to first token pays. ``fraction = 0`` is request-level batching as in FasterTransformer,
-    the decode-prioritizing end of the scale in Sarathi-Serve (Agrawal et al. 2024, section
-    3); ``prefill-share`` moves between the others.
+    After a step that admits none the batch is closed. It opens when at most ``fraction`` of it
+    still runs, or when a request has waited for ``max_wait``. In between every step only
+    decodes, so that the time between tokens is as short as possible, at the price of time to
+    first token. ``fraction = 0`` is request-level batching as in FasterTransformer, the
+    decode-prioritizing end of the scale in Sarathi-Serve (Agrawal et al. 2024, section 3);
+    ``prefill-share`` moves between the others.
 
     A request that a gate holds back waits as well: from ``max_wait`` on all are admitted, and
     under an overload in which all wait for longer it changes nothing. Starves none while
-    ``max_wait`` is set; without it prompts wait for decodes, whose length is bounded by
-    their caps. O(1) a step.
+    ``max_wait`` is set. Without it prompts wait for decodes, whose length is bounded by their
+    caps. O(1) a step.
     """
 
     name = "decode-first"

@@ -22,20 +22,17 @@ class Options:
     """Options of delay."""
 
     factor: float = option(
-        0.5,
-        "How long the oldest request waits, in durations of the last prefill step.",
-        ge=0,
-        lt=inf,
+        0.5, "Wait of the oldest request, in durations of the last prefill step.", ge=0, lt=inf
     )
 
 
 class Delay(WaitingAges):
-    """Admits none until the oldest has waited ``factor`` times the last prefill's duration.
+    """Admit no request until the oldest has waited ``factor`` times the last prefill's duration.
 
-    Prompts that arrive one by one then share a step, and fewer steps of those that decode
-    are slowed down; the price is that much time to first token. Nothing is delayed while
-    nothing runs. vLLM V0's ``scheduler_delay_factor``. A prefill's duration is that of the
-    last step in which more was granted than decodes; idle time is not counted.
+    Prompts that arrive one by one then share a step, and fewer steps of decodes are slowed
+    down. The price is that much time to first token. Nothing is delayed while nothing runs.
+    vLLM V0's ``scheduler_delay_factor``. A prefill's duration is that of the last step that
+    computed more than decodes; idle time is not counted.
 
     A request that a gate holds back has waited, too: none is delayed meanwhile. Starves none:
     the wait is bounded by ``factor`` steps. O(1) a step.

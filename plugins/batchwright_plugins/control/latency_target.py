@@ -25,24 +25,24 @@ class Options:
         0.05, "Longest step while requests decode.", unit="seconds", gt=0, lt=inf
     )
     minimum: int = option(
-        16, "Prompt tokens that are granted however late it is.", unit="tokens", ge=1
+        16, "Prompt tokens that are scheduled even in a late step.", unit="tokens", ge=1
     )
 
 
 class LatencyTarget(PrefillTracker):
-    """Lets a step compute as much of prompts as it has time for, by the estimator's inverse.
+    """Bound the prompt tokens of a step by its time, with the estimator's inverse.
 
-    The cap is the most prompt tokens with which the estimated step, with all that decodes
-    in it, ends within ``target``: small chunks while many decode behind long contexts,
-    large ones while few do, where a fixed chunk is right for one load only. Dynamic
-    chunking, as in Niyama (Goel et al. 2025) and Sarathi-Serve (Agrawal et al. 2024,
-    section 4.3, which profiles for one size). Nothing is capped while no request decodes.
+    The cap is the most prompt tokens with which the estimated step, with all decodes in it,
+    ends within ``target``: small chunks while many requests decode behind long contexts, large
+    ones while few do. A fixed chunk is right for one load only. Dynamic chunking, as in Niyama
+    (Goel et al. 2025) and Sarathi-Serve (Agrawal et al. 2024, section 4.3, which profiles for
+    one size). Nothing is capped while no request decodes.
 
-    The contexts of decodes are taken for the tokens of all KV blocks in use, and that of
-    the prompts for the longest of those being computed: both are upper bounds, and cost
-    O(prompts in computation) a step. Held on average as well as ``scheduler.estimator``
-    estimates. Starves no request: ``minimum`` tokens are granted in any case, so the target is
-    missed where decodes alone take longer.
+    The contexts of decodes are taken as the tokens of all KV blocks in use, and that of the
+    prompts as the longest of those being computed: both are upper bounds, and cost O(prompts in
+    computation) a step. The target is met on average as well as ``scheduler.estimator``
+    estimates. Starves no request: ``minimum`` tokens are scheduled in any case, so the target
+    is missed if decodes alone take longer.
     """
 
     name = "latency-target"

@@ -1,4 +1,4 @@
-"""Compute prompts before anybody decodes."""
+"""Compute prompts before decodes."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ class Options:
     """Options of prefill-first."""
 
     max_steps: int = option(
-        4, "Steps in a row in which decodes wait for prompts.", unit="steps", ge=1
+        4, "Most steps in a row in which decodes wait for prompts.", unit="steps", ge=1
     )
 
 
 class PrefillFirst(PrefillTracker):
-    """Decodes wait while there are prompts to compute, ``max_steps`` steps in a row at most.
+    """Decodes wait while there are prompts to compute, at most ``max_steps`` steps in a row.
 
-    Steps are then all prompts or all decodes: time to first token is shorter while seats and
-    blocks are there, and a request sees a gap of up to ``max_steps + 1`` steps between two
-    tokens, each of them a full one (a generation stall). It takes more steps, and requests
-    hold seats and blocks for longer: near saturation time to first token gets longer, too.
-    That is how vLLM V0 schedules without chunked prefill, with no bound, and the
-    prefill-prioritizing end of the scale in Sarathi-Serve (Agrawal et al. 2024, section 3);
-    ``decode-first`` is the other one. In a step in which no prompt gets any tokens, for want
-    of blocks or seats, decodes do not wait. While they wait, drafts of theirs are dropped.
+    Steps are then all prompts or all decodes. Time to first token is shorter while seats and
+    blocks are free. A request sees a gap of up to ``max_steps + 1`` steps between two tokens,
+    each of them a full one (a generation stall). It takes more steps, and requests hold seats
+    and blocks for longer: near saturation time to first token gets longer, too. vLLM V0
+    schedules so without chunked prefill, with no bound. It is the prefill-prioritizing end of
+    the scale in Sarathi-Serve (Agrawal et al. 2024, section 3); ``decode-first`` is the other
+    one. In a step in which no prompt gets any tokens, for lack of blocks or seats, decodes do
+    not wait. While they wait, their drafts are dropped.
 
-    Starves no request: a step that decodes comes after ``max_steps`` others. O(1) a step.
+    Starves no request: a step with decodes comes after ``max_steps`` others. O(1) a step.
     """
 
     name = "prefill-first"

@@ -20,20 +20,20 @@ class Options:
     """Options of prefill-share."""
 
     share: float = option(
-        0.5, "Share of max_num_batched_tokens that prefill may take beside decodes.", gt=0, le=1
+        0.5, "Share of max_num_batched_tokens (0..1) for prefill beside decodes.", gt=0, le=1
     )
 
 
 class PrefillShare(Control):
-    """Caps the prompt tokens of a step while others decode.
+    """Cap the prompt tokens of a step while others decode.
 
-    A decode waits for the step that it is part of, and that takes as long as its prompt
-    tokens do; so the cap bounds the time between tokens, and costs time to first token.
-    With 1 a prompt may fill the step, as chunked prefill does by itself; smaller shares are
-    the smaller chunks of Sarathi-Serve (Agrawal et al. 2024, section 4.3). If no request
-    decoded in the last step nothing is capped.
+    A decode waits for the step that it is part of, and the step takes as long as its prompt
+    tokens do. So the cap bounds the time between tokens, at the price of time to first token.
+    With 1 a prompt may fill the step, as chunked prefill does by itself; smaller shares are the
+    smaller chunks of Sarathi-Serve (Agrawal et al. 2024, section 4.3). If no request decoded in
+    the last step nothing is capped.
 
-    Starves no request: at least one prompt token is granted. O(1) a step.
+    Starves no request: at least one prompt token is scheduled. O(1) a step.
     """
 
     name = "prefill-share"

@@ -1,4 +1,4 @@
-"""Which prompts are being computed."""
+"""The prompts that are being computed."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["PrefillTracker"]
 
 
 class PrefillTracker(Control):
-    """Knows the running requests whose known tokens are not all computed yet.
+    """The running requests whose known tokens are not all computed yet.
 
     One is among them from its admission to the beginning of the step after the one that
     computes the last of these; so too after a preemption. O(1) an event, nothing a step: a
-    mark a request tells when it is done.
+    token timer a request reports its end.
 
     Attributes:
         computing: Those requests, in order of admission.

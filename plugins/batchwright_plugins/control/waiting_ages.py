@@ -15,9 +15,9 @@ __all__ = ["WaitingAges"]
 
 
 class WaitingAges(Control):
-    """Knows the earliest arrival among the requests that wait, parked ones included.
+    """The earliest arrival among waiting requests, those that wait for a key included.
 
-    O(log waiting) when a request comes, is admitted, yields or ends.
+    O(log waiting) when a request comes, is admitted, is preempted or ends.
     """
 
     def __init__(self, options: Any, ctx: Any) -> None:

@@ -16,13 +16,13 @@ __all__ = ["FullNeed"]
 
 
 class FullNeed(Gate):
-    """Admits a request only if blocks for all of its known tokens are free.
+    """Admit a request only if blocks for all of its known tokens are free.
 
-    Known tokens are the prompt and, after a preemption, the outputs so far; blocks
-    that the prefix cache holds count as far as they are in use already. Blocks that
-    prompts in computation still need are not free. Without this gate chunked prefill
-    checks the first chunk alone, and a long prompt may begin that cannot go on. vLLM's
-    ``scheduler_reserve_full_isl``, which does not count what other prompts still need.
+    Known tokens are the prompt and, after a preemption, the outputs so far. Blocks of the
+    prefix cache reduce the need if another request uses them already. Blocks that prompts in
+    computation still need are not free. Without this gate chunked prefill checks the first
+    chunk alone, and a long prompt may start that cannot finish. vLLM's
+    ``scheduler_reserve_full_isl``, which does not count the need of other prompts.
     """
 
     name = "full-need"

@@ -27,20 +27,21 @@ class Offered:
 
 
 class PeakMemory(Gate):
-    """Admits a request if the batch with it still fits at the fullest moment of its future.
+    """Admit a request if the batch with it still fits at the fullest moment of its future.
 
     The batch grows by a token a request and step until a request ends, as predicted, and
-    gives its blocks back; so it is fullest just before one of the ends. With requests by
+    returns its blocks; so it is fullest just before one of the ends. With requests by
     descending remaining length, the batch holds ``sum of the first i lengths so far + i *
     (remaining length of the i-th - 1)`` tokens before the end of the i-th; the peak is the
     largest of these (Past-Future scheduler, Gong et al. 2025). A prompt that takes more than
-    this step falls behind the others, by an unknown length: it counts to the last end,
-    growing as they do. Each request counts a partial block; blocks shared by a prefix are
-    counted for each sharer. Blocks are ever short only where ``scheduler.predictor`` was too
-    low; under ``max-tokens`` never, at the price of a small batch. What runs alone is admitted.
+    this step falls behind the others, by an unknown length: it counts to the last end, growing
+    as they do. Each request counts a partial block; blocks shared by a prefix are counted for
+    each sharer. Blocks run out only if ``scheduler.predictor`` was too low. Under
+    ``max-tokens`` they never do, at the price of a small batch. A request is admitted if
+    nothing else runs.
 
-    Starves no request that others do not starve: it stops at the head of the queue.
-    O(running log running) a candidate, and running times the prompts in computation.
+    Starves no request that others do not starve: it stops at the head of the queue. O(running
+    log running) a candidate, and running times the prompts in computation.
     """
 
     name = "peak-memory"
@@ -80,7 +81,7 @@ class PeakMemory(Gate):
         return int(fullest) // size
 
     def _is_behind(self, request: RequestView) -> bool:
-        """Whether a request's prompt takes further steps, as far as is known."""
+        """Return True if a request's prompt takes further steps, as far as is known."""
         if (
             self.ctx.data(request).whole_in_step == self.ctx.view.step_id
         ):  # it gets all of it in this step

@@ -33,11 +33,11 @@ class Options:
 
 
 class QueueLimit(Gate):
-    """Refuses a request that would make the queue too long, when it arrives.
+    """Refuse a request at its arrival if it would make the queue too long.
 
-    Parked requests count, preempted ones count as requests but not by their tokens. A
-    prompt larger than ``prompt_tokens`` is let in while nothing else waits, since it
-    could otherwise never be served.
+    Requests that wait for a key count. Preempted requests count, but not their tokens. A prompt
+    larger than ``prompt_tokens`` is accepted while nothing else waits, since it could otherwise
+    never be served.
     """
 
     name = "queue-limit"

@@ -33,10 +33,10 @@ class Options:
     """Options of the queue timeout."""
 
     seconds: float | None = option(
-        None, "Most time before the first grant.", unit="seconds", default_text="no bound", ge=0
+        None, "Longest wait for the first admission.", unit="seconds", default_text="no bound", ge=0
     )
     classes: Mapping[str, float] = option(
-        Factory(dict), "The same by slo_class, in seconds.", default_text="none", check=_times
+        Factory(dict), "Longest wait by slo_class (seconds).", default_text="none", check=_times
     )
 
 
@@ -48,13 +48,13 @@ class Deadline:
 
 
 class QueueTimeout(Gate):
-    """Ends a request, with an error that says so, if it waits too long for its first grant.
+    """End a request with an error if it waits too long for its first admission.
 
-    The tightest bound counts of three: ``seconds``, ``classes[slo_class]``, and the
-    request's own, ``hints = {"queue_timeout": seconds}``. A request that was admitted once
-    is never ended, though it waits again after a preemption. A request that gives up waiting
-    costs the others nothing more: the bound holds for requests deep in the queue and for
-    parked ones too, by one alarm a request, O(log n). Time counts from when it was added.
+    The tightest of three bounds counts: ``seconds``, ``classes[slo_class]``, and the request's
+    own, ``hints = {"queue_timeout": seconds}``. A request that was admitted once is never
+    ended, though it waits again after a preemption. The bound holds for requests deep in the
+    queue and for those that wait for a key, too, by one clock timer a request, O(log n). Time
+    counts from when the request was added.
     """
 
     name = "queue-timeout"
@@ -95,4 +95,4 @@ class QueueTimeout(Gate):
         return waits and bound is not None and self.ctx.view.now >= bound[0]
 
     def _reason(self, request: RequestView) -> str:
-        return f"waited {self.ctx.data(request).bound[1]:g} s without a first grant"
+        return f"waited {self.ctx.data(request).bound[1]:g} s without a first admission"

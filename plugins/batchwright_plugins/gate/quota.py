@@ -29,11 +29,13 @@ def _quotas(_instance: object, _field: object, clients: Mapping[str, int]) -> No
 class Options:
     """Options of the quota."""
 
-    tokens: int = option(100_000, "Tokens of a client's requests in a window.", unit="tokens", ge=1)
+    tokens: int = option(
+        100_000, "Most tokens of a client's requests in a window.", unit="tokens", ge=1
+    )
     window: float = option(60.0, "Length of a window.", unit="seconds", gt=0, lt=inf)
     clients: Mapping[str, int] = option(
         Factory(dict),
-        "By client, what replaces tokens.",
+        "Value of tokens by client.",
         default_text="tokens for every client",
         check=_quotas,
     )
@@ -47,18 +49,18 @@ class Charged:
 
 
 class Quota(Gate):
-    """Holds back a client's requests for the rest of a window once its tokens are used up.
+    """Hold back a client's requests for the rest of a window once its tokens are used up.
 
     Windows follow one another from the start of the run. A prompt is charged when it is
-    admitted, the outputs when the request ends; neither again after a preemption. A request
-    is skipped while its prompt exceeds what is left, others pass it, and it returns to its
-    own place when the next window begins. A prompt larger than the quota enters a window
-    that is unused, since it could otherwise never be served. Requests without a client
-    share a quota.
+    admitted, the outputs when the request ends; neither again after a preemption. A request is
+    deferred while its prompt exceeds the rest of the quota. Others pass it, and it returns to
+    its own place when the next window begins. A prompt larger than the quota is admitted in an
+    unused window, since it could otherwise never be served. Requests without a client share a
+    quota.
 
-    A token bucket in fixed windows, as API gateways count them: at the border of two
-    windows a client may use two quotas in a row. O(1) a candidate; those that are held
-    back cost nothing until their window ends.
+    A token bucket in fixed windows, as API gateways count them: at the border of two windows a
+    client may use two quotas in a row. O(1) a candidate; deferred requests cost nothing until
+    their window ends.
     """
 
     name = "quota"
@@ -113,7 +115,7 @@ class Quota(Gate):
         self._held.clear()
 
     def _next_window(self) -> str:
-        """The key that is released when the next window begins."""
+        """The key that is signalled when the next window begins."""
         key = f"{self.ctx.path} {self._number + 1}"
         if key not in self._held:
             self._held[key] = None

@@ -22,19 +22,20 @@ __all__ = ["Watermark"]
 class Options:
     """Options of the watermark gate."""
 
-    fraction: float = option(0.01, "Share of all blocks that an admission leaves free.", ge=0, lt=1)
+    fraction: float = option(
+        0.01, "Share of all blocks (0..1) that an admission leaves free.", ge=0, lt=1
+    )
     need: Literal["full", "step"] = option(
-        "full", "What must fit beside it: all known tokens, or this step's grant."
+        "full", "Tokens that must fit beside it: all known tokens, or those scheduled in this step."
     )
 
 
 class Watermark(Gate):
-    """Leaves ``int(fraction * num_blocks)`` blocks free, so that decodes can grow.
+    """Leave ``int(fraction * num_blocks)`` blocks free, so that decodes can grow.
 
-    It counts only while something runs (requests admitted earlier in the step
-    included): an empty engine admits whatever fits. With ``need = "full"`` blocks that
-    prompts in computation still need are not free. vLLM's ``watermark``, which does not
-    count those.
+    It counts only while a request runs (requests admitted earlier in the step included): an
+    empty engine admits every request that fits. With ``need = "full"`` blocks that prompts in
+    computation still need are not free. vLLM's ``watermark``, which does not count those.
     """
 
     name = "watermark"

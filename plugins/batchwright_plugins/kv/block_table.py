@@ -33,7 +33,7 @@ class BlockTable:
         block_ids: The table.
         num_published: Leading blocks of it that lookups can find.
         num_indexed: Leading blocks of those that the prefix index has hashed, and knows.
-        is_waiting: Whether the index keeps the table, to hash the others when it has to.
+        is_waiting: True if the index keeps the table, to hash the others when it has to.
         num_left: Blocks that still wait for that, once the request has given the table up;
             None while it holds it.
         hit_length: Blocks that were cached when a policy last asked.

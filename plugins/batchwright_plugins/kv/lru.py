@@ -15,10 +15,11 @@ __all__ = ["Lru"]
 
 
 class Lru(Eviction):
-    """Least recently used first; blocks that hold nothing go before all cached ones.
+    """Least recently used first; blocks without content go before all cached ones.
 
-    Blocks that hold nothing are a stack, cached ones a queue that hits are taken out of:
-    together the one free list of vLLM V1, which both kinds enter at opposite ends. O(1).
+    Blocks without content are a stack; cached ones are a queue that hits are taken out of.
+    Together they are the one free list of vLLM V1, which both kinds enter at opposite ends.
+    O(1).
     """
 
     name = "lru"

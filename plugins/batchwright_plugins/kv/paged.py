@@ -35,15 +35,15 @@ class Held:
 class PagedKV(KVManager):
     """Blocks of ``block_size`` tokens, reference-counted, found by their prefix.
 
-    A full block is identified by the hash chain over all tokens up to its end and by
-    what else its content depends on (cache salt, adapter, images). It is published
-    when the step that fills it is planned, so that a request later in the same step
-    can share it; it is hashed when a lookup could find it. A block that no request uses is
-    free and still findable, until it is taken for something else.
+    A full block is identified by the hash chain over all tokens up to its end and by the other
+    inputs of its content (cache salt, adapter, images). It is published when the step that
+    fills it is planned, so that a request later in the same step can share it. It is hashed
+    when a lookup could find it. A block that no request uses is free and can still be found,
+    until it is taken for another use.
 
-    Block 0 is reserved: padded block tables point to it. Ends return a request's last
-    blocks first; blocks without a hash go to the front of the free queue, hashed ones
-    to its back. All of this is vLLM V1's discipline, block id for block id.
+    Block 0 is reserved: padded block tables point to it. At its end a request returns its last
+    blocks first; blocks without a hash go to the front of the free queue, hashed ones to its
+    back. All of this follows vLLM V1, block id for block id.
     """
 
     name = "paged"
@@ -242,9 +242,7 @@ class PagedKV(KVManager):
     def _table(self, request: RequestView) -> BlockTable:
         held: Held = self.ctx.data(request)
         if held.table is None:
-            held.table = BlockTable(
-                request, self._hasher, self._block_size, self._known_hashes
-            )
+            held.table = BlockTable(request, self._hasher, self._block_size, self._known_hashes)
         return held.table
 
     def _adopt(self, table: BlockTable, block_ids: Sequence[int]) -> None:

@@ -1,4 +1,4 @@
-"""Which blocks hold which content."""
+"""The index of blocks by content."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class PrefixIndex:
         self._next_order = 0
 
     def is_published(self, block_id: int) -> bool:
-        """Tell whether lookups can find a block."""
+        """Return True if lookups can find a block."""
         return self.hash_of[block_id] is not None or self.waits_in[block_id] is not None
 
     def find(self, table: BlockTable, most: int) -> list[int]:

@@ -10,7 +10,7 @@ __all__ = ["Sha256"]
 
 
 class Sha256(Hasher):
-    """SHA-256: blocks cannot be made to collide. About 0.5 us a block of 16 tokens."""
+    """SHA-256: no client can make blocks collide. About 0.5 us a block of 16 tokens."""
 
     name = "sha256"
     digest_size = 32

@@ -12,8 +12,8 @@ __all__ = ["Xxh3"]
 class Xxh3(Hasher):
     """XXH3 of 128 bits: faster, and no accident makes two blocks collide.
 
-    It is no cryptographic hash: where clients who mean harm share a cache, use
-    ``sha256``, or give each of them a ``cache_salt``.
+    It is not a cryptographic hash. If hostile clients share a cache, use ``sha256``, or give
+    each of them a ``cache_salt``.
     """
 
     name = "xxh3-128"

@@ -1,4 +1,4 @@
-"""Limits on one request's grant."""
+"""Limits on the scheduled tokens of one request."""
 
 from batchwright.hookspecs import hookimpl
 from batchwright.lazy_component import LazyComponent

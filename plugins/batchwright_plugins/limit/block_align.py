@@ -14,15 +14,15 @@ __all__ = ["BlockAlign"]
 
 
 class BlockAlign(Limit):
-    """Cuts a chunk of a prompt back to the last block that it fills.
+    """Cut a chunk of a prompt back to the last block that it fills.
 
-    What a chunk computes of a block that it does not fill cannot be shared yet, and
-    kernels, drafters and models with state per block want their chunks whole. A grant that
-    completes what is known of a request stays as it is, and so does one that fills no
-    block, since it would else be nothing. vLLM aligns chunks so for models with state
-    (``mamba_cache_mode = "align"``). Put it last: limits behind it may cut again.
+    Tokens of a block that a chunk does not fill cannot be shared yet, and kernels, drafters and
+    models with state per block want whole chunks. A chunk that completes the known tokens of a
+    request stays as it is. So does a chunk that fills no block, since it would otherwise be
+    empty. vLLM aligns chunks so for models with state (``mamba_cache_mode = "align"``). Put it
+    last: limits behind it may cut again.
 
-    Decodes are not asked about. O(1) a grant.
+    Decodes are not asked about. O(1) a request.
     """
 
     name = "block-align"

@@ -23,17 +23,18 @@ class Options:
 
     threshold: int = option(512, "Most tokens of one request in a step.", unit="tokens", ge=1)
     adaptive: bool = option(
-        False, "Never cut below the step's budget divided by the number of requests."
+        False,
+        "True to keep the limit at or above the step's budget divided by the number of requests.",
     )
 
 
 class LongPrefill(Limit):
-    """Grants a long prompt at most ``threshold`` tokens a step.
+    """Schedule at most ``threshold`` tokens a step for a long prompt.
 
-    It is ignored while there is a single request in the system, which then would wait
-    for none (running, waiting and parked ones count). The adaptive variant raises
-    the threshold to ``max_num_batched_tokens // requests``, so that no budget is left
-    over for want of takers. vLLM's ``long_prefill_token_threshold``.
+    It is ignored while there is a single request in the system, which then would wait for none
+    (running and waiting requests count, those that wait for a key, too). The adaptive variant
+    raises the threshold to ``max_num_batched_tokens // requests``, so that the budget is used
+    up. vLLM's ``long_prefill_token_threshold``.
     """
 
     name = "long-prefill"

@@ -1,4 +1,4 @@
-"""How far two policies agree, over time."""
+"""The agreement of two policies, over time."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ MOST_STRETCHES: Final = 64
 
 @define
 class Agreement:
-    """What was compared in a stretch of steps.
+    """Comparisons of a stretch of steps.
 
     Args:
         step: The first of them.
         time: When it began (seconds).
-        num_steps: How many.
+        num_steps: Their number.
         num_choices: Steps in which the queue was looked at: one was admitted or held up.
         num_same_choices: Those of them in which the other one would have looked at the same.
         num_admitted: Requests that were admitted.
         num_same_admitted: Those of them that the other one would have been looking at, too.
         num_contended: Steps in which tokens did not suffice for those that ran.
-        num_same_grants: Those of them in which the other one would have granted the same.
+        num_same_grants: Those of them in which the other one would have scheduled the same.
         num_orders: Times that orders of waiting requests were compared.
         sum_tau: Kendall's tau of those orders, summed.
-        num_yields: Steps in which the other one would have had a request yield.
+        num_yields: Steps in which the other one would have preempted a request.
     """
 
     step: int

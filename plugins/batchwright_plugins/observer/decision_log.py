@@ -1,4 +1,4 @@
-"""Writes down every decision, one JSON line a step."""
+"""Write down every decision, one JSON line a step."""
 
 from __future__ import annotations
 
@@ -30,50 +30,46 @@ class Options:
     """Options of the decision log."""
 
     path: str = option(
-        "decisions.jsonl",
-        "The file that is written, relative to the TOML file; an old one is replaced.",
+        "decisions.jsonl", "Output file, relative to the TOML file; an old one is replaced."
     )
-    flush: bool = option(False, "Whether each line is on disk before the next step.")
-    block_ids: bool = option(False, "Whether blocks are listed by id instead of counted.")
-    replay: bool = option(True, "Whether it says, too, what `batchwright replay` needs.")
+    flush: bool = option(False, "True to write each line to disk before the next step.")
+    block_ids: bool = option(False, "True to list blocks by id instead of their number.")
+    replay: bool = option(True, "True to write the data for `batchwright replay`, too.")
 
 
 class DecisionLog(Observer):
-    """What each step decided and why, as JSON lines: equal runs write equal bytes.
+    """Decisions of each step with their reasons, as JSON lines: equal runs write equal bytes.
 
-    The first line names the format, its version, the sizes of the run, and ``config``:
-    what in the configuration decides, without what is default; ``folder`` is where its
-    paths start, seen from the log. Then comes one line a step; keys that would be empty
-    are left out:
+    The first line names the format, its version, the sizes of the run, and ``config``: the
+    options that affect decisions, without defaults; ``folder`` is the start of its paths, seen
+    from the log. Then comes one line a step; keys that would be empty are left out:
 
     - ``step``, ``time`` (seconds on the scheduler's clock), ``budget``, ``tokens``
-    - ``done``: ``[step, time]`` of each step whose results came since the line before; left
-      out where that is the last step, done at this line's time
+    - ``done``: ``[step, time]`` of each step whose results came since the line before; left out
+      if that is the last step, done at this line's time
     - ``added``: by request, ``[prompt tokens, most output tokens, arrival time, fields]``;
       ``fields`` are those of the request that were given, and ``contents``
     - ``finished``: by request, ``[reason, detail, output tokens, contents]``; ended since
       the line before
     - ``admitted``: by request, tokens that the prefix cache held of it; in order of
       admission. ``resumed``: those among them that had been preempted
-    - ``scheduled``: by request, ``[new tokens, scheduled tokens, new blocks]``; of those that
-      were decided about one by one
-    - ``decode_batch``: the number of requests that the decode batch advances by one token: all
-      running requests but those in ``scheduled`` and in ``left_out``
+    - ``scheduled``: by request, ``[new tokens, scheduled tokens, new blocks]``; of visited requests
+    - ``decode_batch``: number of requests of the decode batch, with one scheduled token each: all
+      running requests except those in ``scheduled`` and in ``left_out``
     - ``blocks``: by request of the decode batch, new blocks
-    - ``left_out``: running requests that get no tokens
+    - ``left_out``: running requests without scheduled tokens
     - ``preempted``: by request, the one that needed its blocks
-    - ``waits``: by request, why it waits, where that changed; empty: in the queue again
-    - ``stop``: ``[request or null, why]``: where the scan of waiting requests ended, if
-        that changed; null: none was held back. Requests without a reason of their own
-      wait behind it.
+    - ``waits``: by request, why it waits, if that changed; empty: in the queue again
+    - ``stop``: ``[request or null, why]``: the end of the scan of waiting requests, if that
+      changed; null: none was held back. Requests without a reason of their own wait behind it.
     - ``running``, ``waiting``, ``parked`` (of those waiting), ``free`` (blocks)
 
-    A line without ``step`` has only what was added and finished meanwhile: at the end,
-    and where a request did both between two steps. A step costs what changes in it,
-    whatever waits. ``decision_trail`` reads it back.
+    A line without ``step`` has only requests that were added and finished meanwhile: at the
+    end, and if a request did both between two steps. A step costs its changes, not its waiting
+    requests. ``decision_trail`` reads it back.
 
     ``contents`` stands for full blocks of tokens, 8 characters each: equal for prefixes that
-    are equal, so that a replay hits what the run did; no token can be read from it. Behind
+    are equal, so that a replay has the hits of the run; no token can be read from it. Behind
     ``added`` it is the prompt's, behind ``finished`` that of the blocks filled since.
     """
 
@@ -137,7 +133,7 @@ class DecisionLog(Observer):
         self._file = None
 
     def summary(self) -> dict[str, object]:
-        """Where the log is, and how long."""
+        """Return the path of the log, and its length."""
         return {"path": self.options.path, "lines": self._num_lines}
 
     def on_add(self, request: RequestView) -> None:
@@ -208,7 +204,7 @@ class DecisionLog(Observer):
         return {key: value for key, value in events.items() if value}
 
     def _decisions(self, record: StepRecord) -> dict[str, Any]:
-        """What was decided, without what is empty."""
+        """Return the decisions, without empty ones."""
         plan, visited = record.plan, record.visited
         grants, resumed = (plan.num_scheduled_tokens, plan.scheduled_cached_reqs.resumed_req_ids)
         hits = {

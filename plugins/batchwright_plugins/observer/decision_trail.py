@@ -1,4 +1,4 @@
-"""Reads a decision log back: who stands where after each step, and why."""
+"""The reader of a decision log: the state of requests after each step, with reasons."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ class LogError(ValueError):
 
 @define
 class DecisionTrail:
-    """What the lines read so far say.
+    """The state after the lines read so far.
 
     Attributes:
-        is_step: Whether the last line was one of a step.
+        is_step: True if the last line was one of a step.
         step: Id of the last step; None before the first.
         time: Seconds on the scheduler's clock at the last line.
         running: Running requests, in order of admission.
         waiting: Waiting requests in order of arrival, with the reason given last; empty
             where there is none.
-        stop: Where the last scan ended: request (or None) and reason; None: nowhere.
-        grants: Tokens that the last step granted, by request.
-        owed: Tokens that those owed which the last step visited, by request.
+        stop: End of the last scan: request (or None) and reason; None: none.
+        grants: Scheduled tokens of the last step, by request.
+        owed: New tokens of the requests that the last step visited, by request.
         admitted: By request that the last step admitted, tokens that were there.
         preempted: By request that lost blocks in the last step, the one that needed them (or None).
         added: By request that the last line added, prompt tokens, most output tokens,
@@ -53,9 +53,9 @@ class DecisionTrail:
         ended: By request that the last line ended, all that it says of it.
         resumed: Those that the last step admitted again, after a preemption.
         done: Steps that were done since the line before, and when (seconds).
-        new_reasons: Why requests wait, where the last step changed that.
+        new_reasons: Reasons of waits that the last step changed.
         num_free_blocks: Blocks that were free behind the last step.
-        lists_blocks: Whether the last step listed blocks by id.
+        lists_blocks: True if the last step listed blocks by id.
     """
 
     is_step: bool = False
@@ -107,7 +107,7 @@ class DecisionTrail:
             self._read_step(line)
 
     def why(self, request_id: str) -> str:
-        """Why a request waits.
+        """Return the reason why a request waits.
 
         Raises:
             KeyError: It does not wait.
@@ -143,7 +143,7 @@ class DecisionTrail:
         visited = line.get("scheduled", {}).items()
         for request_id, _ in visited:
             if request_id not in self.running:
-                raise ValueError(f"{_named(request_id)} gets tokens and does not run")
+                raise ValueError(f"{_named(request_id)} has scheduled tokens and does not run")
         grants = {key: grant for key, (_, grant, _) in visited}
         self.owed = {key: owed for key, (owed, _, _) in visited}
         self.lists_blocks = any(

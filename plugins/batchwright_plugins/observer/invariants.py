@@ -1,4 +1,4 @@
-"""Checks after every step what must always hold."""
+"""Check the invariants after every step."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ class Options:
     """Options of the invariants observer."""
 
     on_violation: Literal["raise", "log"] = option(
-        "raise", "What a violation does: end the run with InvariantError, or be logged."
+        "raise", "Effect of a violation: end the run with InvariantError, or log it."
     )
     patience: int = option(
         8,
-        "Steps in a row in which nothing may be scheduled though something could be.",
+        "Most steps in a row without scheduled tokens though a request could be scheduled.",
         unit="steps",
         ge=1,
     )
 
 
 class Invariants(Observer):
-    """Checks every plan and every update: E1, E2, E3, E5, E6 and I1 to I6.
+    """Check every plan and every update: E1, E2, E3, E5, E6 and I1 to I6.
 
-    The ids are explained in ``batchwright.testing.violations``. A message names the
-    invariant and the request or block. It costs O(blocks + running requests) a step:
-    for tests and for hunting a bug, not for production.
+    The ids are explained in ``batchwright.testing.violations``. A message names the invariant
+    and the request or block. It costs O(blocks + running requests) a step: for tests and for
+    hunting a bug, not for production.
     """
 
     name = "invariants"

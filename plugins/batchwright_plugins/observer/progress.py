@@ -1,4 +1,4 @@
-"""A line for people who wait."""
+"""A line of progress on the terminal."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ __all__ = ["Progress"]
 class Options:
     """Options of the progress line."""
 
-    refresh_per_second: float = option(4.0, "How often the line is drawn.", unit="1/s", gt=0)
+    refresh_per_second: float = option(4.0, "Rate at which the line is drawn.", unit="1/s", gt=0)
 
 
 class Progress(Observer):
     """A line on the terminal (standard error): requests, tokens a second, use of KV.
 
-    Off where standard error is no terminal. The line is drawn by a thread of its own
-    from a few counters, so that a step costs nothing. Tokens are computed ones, prefill and
-    decode, a second of the scheduler's clock; that of a simulation is shown.
+    It is off if standard error is no terminal. A thread of its own draws the line from a few
+    counters, so that a step costs nothing. Tokens are computed ones, prefill and decode, a
+    second of the scheduler's clock; that of a simulation is shown.
     """
 
     name = "progress"
@@ -41,7 +41,7 @@ class Progress(Observer):
     def __init__(self, options: Any, ctx: Context) -> None:
         super().__init__(options, ctx)
         self.console: Console | None = None
-        """Where to draw; set before the scheduler is built, or standard error."""
+        """The output; set before the scheduler is built, or standard error."""
         self._live: Live | None = None
         self._num_added = 0
         self._num_finished = 0
@@ -67,7 +67,7 @@ class Progress(Observer):
             self._live.stop()
 
     def expect(self, num_requests: int) -> None:
-        """Tell how many requests will come in all, where that is known."""
+        """Set the number of all requests, if it is known."""
         self._num_expected = num_requests
 
     def on_add(self, request: RequestView) -> None:
@@ -81,7 +81,7 @@ class Progress(Observer):
         self._num_finished += 1
 
     def line(self) -> str:
-        """What is drawn."""
+        """Return the line to draw."""
         view = self.ctx.view
         total = max(self._num_added, self._num_expected)
         begin = self.ctx.clock.now() if self._begin is None else self._begin

@@ -1,4 +1,4 @@
-"""What a decision log says beyond decisions, so that the run can be repeated."""
+"""Data of a decision log beyond decisions, so that the run can be repeated."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _FIELDS: Final = ("client", "group", "slo_class", "deadline", "cache_salt", "ada
 
 
 def deciding(config: Config, limits: Sizes) -> dict[str, Any]:
-    """What in a configuration decides, as the table of a TOML file.
+    """Return the options that affect decisions, as the table of a TOML file.
 
     Args:
         config: The configuration.

@@ -1,4 +1,4 @@
-"""Writes a line for every request that ends."""
+"""Write a line for every request that ends."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ class Options:
     """Options of the table of requests."""
 
     path: str = option(
-        "requests.csv", "The file that is written, relative to the TOML file; an old one goes."
+        "requests.csv", "Output file, relative to the TOML file; an old one is replaced."
     )
 
 
 class RequestTable(Observer):
     """A CSV file with a line for every request that has ended, in the order of their ends.
 
-    Times are seconds on the scheduler's clock, shortest decimals that are exact; empty where
-    something never happened. ``cached_tokens`` were found at first admission. ``end`` is
-    ``stop``, ``length``, ``abort``, ``error`` or ``refused``. ``oracles`` names what knew
-    more in a simulation than it can know elsewhere.
+    Times are seconds on the scheduler's clock, as shortest exact decimals; empty for events
+    that never happened. ``cached_tokens`` were found at first admission. ``end`` is ``stop``,
+    ``length``, ``abort``, ``error`` or ``refused``. ``oracles`` names the components that know
+    more in a simulation than in service.
     """
 
     name = "request-table"

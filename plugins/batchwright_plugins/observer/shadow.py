@@ -29,39 +29,42 @@ if TYPE_CHECKING:
 __all__ = ["Shadow"]
 
 _IN_QUEUE: Final = ("", "preempted", "paused")
-"""How reasons begin of those that wait in the queue."""
+"""Beginnings of the reasons of requests that wait in the queue."""
 
 
 @frozen
 class Options:
     """Options of a shadow."""
 
-    policy: str = option(
-        DEFAULT_POLICY, "The policy that watches; its options are in [policy.NAME]."
+    policy: str = option(DEFAULT_POLICY, "Policy that is asked; its options are in [policy.NAME].")
+    every: int = option(
+        8, "Interval at which orders of waiting requests are compared.", unit="steps", ge=1
     )
-    every: int = option(8, "Orders of waiting requests are compared so often.", unit="steps", ge=1)
-    depth: int = option(16, "First waiting requests whose order is compared.", ge=2)
+    depth: int = option(16, "Number of first waiting requests whose order is compared.", ge=2)
     path: str | None = option(
         None, "CSV file of agreement over time, relative to the TOML file.", default_text="none"
     )
 
 
 class Shadow(Observer):
-    """Lets a second policy say at each step what it would have done. It has no effect.
+    """Ask a second policy at each step for its decisions. It has no effect.
 
-    It hears of the same requests, keeps a queue, accounts, marks, alarms and estimates of its
+    It gets the events of the same requests, keeps a queue, usage, timers and estimates of its
     own, and is asked with the same state:
 
-    - *choices*: requests that it would have looked at, as many as the run's policy did (those
-      it admitted, and the one it was held up by; those that a gate passed over are left out)
-    - *grants*: whose tokens it would have cut in a step that had not enough for all that ran
-    - *order*: Kendall's tau between both orders of the first ``depth`` waiting requests
-    - *yields*: steps in which it would have had a request pause or release
+    - ``choices``: requests that it would have looked at, as many as the run's policy did (those
+      that were admitted, and the one at which the scan ended; those that a gate passed over are
+      left out)
+    - ``grants``: the tokens that it would have scheduled in a step without enough for all running
+      requests
+    - ``order``: Kendall's tau between both orders of the first ``depth`` waiting requests
+    - ``yields``: steps in which it would have preempted or paused a request
 
-    The run goes its own way: what the shadow would have done then is not played on; for that
-    there is ``batchwright replay``. If it fails, it is left out from there on, with a warning.
-    A step costs O(changes log waiting), every ``every`` steps O(depth log waiting + depth^2),
-    and O(running) where it keeps accounts or sets marks. Simulations do not fast-forward.
+    The run does not follow the shadow, and the results of its decisions are not simulated;
+    ``batchwright replay`` does that. If the shadow fails, it is left out from there on, with a
+    warning. A step costs O(changes log waiting), every ``every`` steps O(depth log waiting +
+    depth^2), and O(running) if it keeps accounts or sets token timers. Simulations do not
+    fast-forward.
     """
 
     name = "shadow"
@@ -194,7 +197,7 @@ class Shadow(Observer):
     def _compare_grants(
         self, part: Agreement, record: StepRecord, admitted: list[RequestView]
     ) -> None:
-        """Where tokens ran out among those that ran before: who would have got how many."""
+        """Compare the tokens of running requests in a step without enough for all of them."""
         grants = record.plan.num_scheduled_tokens
         total = sum(grants.values()) if record.visited else 0
         new = {request.request_id for request in admitted}
@@ -226,7 +229,7 @@ class Shadow(Observer):
         return running if self._failure else sorted(running, key=lambda r: keys[r.request_id])
 
     def _compare_wishes(self, part: Agreement, record: StepRecord) -> None:
-        """Compare the next step: requests that it would have yield, and the order of others."""
+        """Compare the next step: requests that it would preempt, and the order of others."""
         policy, view = self._policy, record.view
         if overrides(policy, "running_to_preempt") and view.num_waiting and not self._failure:
             part.num_yields += bool(self._try(policy, "running_to_preempt", view, as_list=True))

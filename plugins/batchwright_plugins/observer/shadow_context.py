@@ -1,4 +1,4 @@
-"""What a policy that only watches may ask and do: everything, without consequence."""
+"""The context of a policy that is only asked: all calls work, without effect."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["ShadowContext"]
 
 
 class ShadowContext(Context):
-    """A context of its own world: accounts, marks, alarms, estimates; notices go nowhere.
+    """A context with usage, timers and estimates of its own; signals have no effect.
 
     What it shows of the scheduler is true. ``usage`` knows tokens, but not blocks.
     """
@@ -49,7 +49,7 @@ class ShadowContext(Context):
 
     def predict(self, *requests: RequestView, anew: bool = False) -> list[float]:
         """Estimates of a predictor of its own."""
-        assert self.predictor is not None, "its host gives it one"
+        assert self.predictor is not None, "its owner gives it one"
         unknown = [r for r in requests if anew or r.request_id not in self._estimates]
         if unknown:
             found = self.predictor.output_tokens(unknown)
@@ -71,13 +71,13 @@ class ShadowContext(Context):
     def signal(self, key: str) -> None:
         """Do nothing: no request waits for a key of it."""
 
-    # Its host's side.
+    # Its owner's side.
     def open_account(self, request: RequestView, key: Hashable) -> None:
         """Let a request pay from an account."""
         self._usage_of[request.request_id] = self._own_usage.open(key)
 
     def charge(self, record: StepRecord) -> None:
-        """Book what a step granted; O(running)."""
+        """Charge the scheduled tokens of a step; O(running)."""
         if not self._usage_of:
             return
         for request_id, num_tokens in record.plan.num_scheduled_tokens.items():
@@ -95,7 +95,7 @@ class ShadowContext(Context):
             usage.cached_tokens += hit
 
     def due_marks(self) -> list[tuple[RequestView, Any]]:
-        """Take out marks that are reached; those of ended requests lapse. O(marks)."""
+        """Take out token timers that are due; those of ended requests lapse. O(timers)."""
         reached: list[tuple[RequestView, Any]] = []
         left = []
         for mark in self._marks:
@@ -110,7 +110,7 @@ class ShadowContext(Context):
         return reached
 
     def due_alarms(self, now: float) -> list[Any]:
-        """Take out alarms whose time has come."""
+        """Take out clock timers that are due."""
         due = []
         while self._alarms and self._alarms[0][0] <= now:
             due.append(heapq.heappop(self._alarms)[2])

@@ -1,4 +1,4 @@
-"""Counts what happens and measures how long it takes."""
+"""Counts of events, and measurements of times."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ _PERCENTILES = (50, 90, 99)
 
 
 class Stats(Observer):
-    """Latencies, throughput, preemptions, prefix hits, use of KV, of one run.
+    """Latencies, throughput, preemptions, prefix hits and use of KV of one run.
 
-    A step costs it what was visited in it, nothing a request of the decode batch. Latencies
-    are those of requests that ended by themselves (``stop``, ``length``): aborted and failed
-    ones are counted, not timed. Beyond 100,000 of them percentiles are 0.05 % off. A preempted
+    A step costs the requests that it visits, and nothing for the decode batch. Latencies are
+    those of requests that ended by themselves (``stop``, ``length``): aborted and failed ones
+    are counted, not timed. Beyond 100,000 of them percentiles are 0.05 % off. A preempted
     request has one TTFT, that of its first token.
 
-    Keys of ``summary()``, in order (None where there is nothing to measure):
+    Keys of ``summary()``, in order (None if there is nothing to measure):
 
     - ``requests_added``, ``requests_live``, ``finished_stop``, ``finished_length``,
       ``finished_abort``, ``finished_error``: requests
-    - ``queue_time_*_s``, ``ttft_*_s``, ``tpot_*_s``, ``e2e_*_s``: seconds, each with
-      ``mean``, ``p50``, ``p90``, ``p99`` (see ``batchwright_plugins.metrics``)
+    - ``queue_time_*_s``, ``ttft_*_s``, ``tpot_*_s``, ``e2e_*_s``: seconds, each with ``mean``,
+      ``p50``, ``p90``, ``p99`` (see ``batchwright_plugins.metrics``)
     - ``duration_s``: from the first arrival to the last commit
     - ``output_tokens``, ``scheduled_tokens``: tokens; ``output_tokens_per_s`` and
       ``requests_per_s`` (ended by themselves) over the duration
     - ``steps``, ``empty_steps``: plans
-    - ``preemptions``: times; ``recomputed_tokens``: tokens; ``recompute_tax_ratio``:
-      of all scheduled tokens
-    - ``prefix_queried_tokens``, ``prefix_hit_tokens``: tokens, each request once, at its
-      first admission; ``prefix_hit_ratio``
+    - ``preemptions``: times; ``recomputed_tokens``: tokens; ``recompute_tax_ratio``: of all
+      scheduled tokens
+    - ``prefix_queried_tokens``, ``prefix_hit_tokens``: tokens, each request once, at its first
+      admission; ``prefix_hit_ratio``
     - ``kv_peak_ratio``: of usable blocks, after planning
-    - ``decode_tokens``: grants of a debt of one token; ``decode_batch_ratio``: those of them
-      that no visit decided (the fast path)
+    - ``decode_tokens``: decodes of one token; ``decode_batch_ratio``: the share of them that the
+      decode batch computed (the fast path)
     """
 
     name = "stats"

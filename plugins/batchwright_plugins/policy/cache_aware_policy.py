@@ -1,4 +1,4 @@
-"""What policies share that order by what is cached."""
+"""The base of policies that order by cached tokens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_LOOKS = 8
 
 
 class CacheAwarePolicy(SchedulingPolicy):
-    """Keeps keys current that depend on ``watch.hit(request)``.
+    """Keep keys current that depend on ``watch.hit(request)``.
 
     Hits are looked at when a request is queued, and when another one that begins with the
     same tokens is admitted or has computed its prompt. What was evicted meanwhile shows when
@@ -43,10 +43,10 @@ class CacheAwarePolicy(SchedulingPolicy):
         self.watch.drop(request)
 
     def fresh_head(self, peek: Callable[[], RequestView | None]) -> RequestView | None:
-        """Who is first in the queue, if what was cached of it is still there; else who is then.
+        """Return the first request of the queue whose known hit still exists.
 
         Args:
-            peek: Looks who is first.
+            peek: Returns the first request.
         """
         head = peek()
         for _ in range(MAX_LOOKS):

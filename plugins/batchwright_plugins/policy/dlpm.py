@@ -25,7 +25,7 @@ class Options(ServiceOptions):
 
     quantum: float = option(
         4096.0,
-        "Weighted tokens that a client may have beyond others before it has to wait for them.",
+        "Weighted tokens that a client may receive beyond others before it waits for them.",
         unit="tokens",
         gt=0,
     )
@@ -56,17 +56,17 @@ class ClientQueue(GroupedQueue):
 class Dlpm(CacheAwarePolicy):
     """Deficit longest prefix match: locality as far as fairness allows.
 
-    Every client gets a quantum of service; among those that have some of it left, the
-    request with most tokens cached goes first; when all that wait have used theirs up,
-    all get another one. Counted as in ``fair``: a client has used up
-    ``floor(counter / quantum)`` quanta, and who has used up fewest is eligible. Cao et al.
-    2025, "Locality-aware Fair Scheduling in LLM Serving" (DLPM), where the
-    difference of two clients that both wait is bounded by what it is in ``fair`` plus a
-    quantum or two. A small quantum makes it ``fair``, a large one ``lpm``.
+    Every client gets a quantum of service. Among the clients that have some of it left, the
+    request with most cached tokens goes first. When all waiting clients have used up their
+    quantum, each gets another one. Service is counted as in ``fair``: a client has used up
+    ``floor(counter / quantum)`` quanta, and the clients with the fewest are eligible. See Cao
+    et al. 2025, "Locality-aware Fair Scheduling in LLM Serving" (DLPM): the difference between
+    two clients that both wait is bounded by that of ``fair`` plus a quantum or two. A small
+    quantum makes it ``fair``, a large one ``lpm``.
 
-    Starves no request beyond a client's own: within a client, those without cached
-    tokens wait while others of it have some, until its queue is empty. O(log waiting), and
-    for an admission what ``lpm`` costs.
+    Starves no request beyond a client's own: within a client, requests without cached tokens
+    wait while others of it have some, until its queue is empty. O(log waiting), and for an
+    admission the cost of ``lpm``.
     """
 
     name = "dlpm"

@@ -33,29 +33,25 @@ class Options:
 
     targets: Mapping[str, float] = option(
         Factory(dict),
-        "By slo_class, seconds from arrival to the first token.",
+        "Time from arrival to the first token, by slo_class (seconds).",
         default_text="none",
         check=_times,
     )
     default_target: float | None = option(
         None,
-        "The same for every other request.",
+        "Time from arrival to the first token, for all other requests.",
         unit="seconds",
         default_text="it has no deadline",
         ge=0,
     )
     relegate: bool = option(
-        True, "Whether those that cannot meet their deadline any more go behind all others."
+        True, "True to put requests that are certain to miss their deadline behind all others."
     )
-    prefill_time: float = option(
-        0.0, "What a prompt token is thought to take.", unit="seconds", ge=0
-    )
-    decode_time: float = option(
-        0.03, "What an output token is thought to take.", unit="seconds", ge=0
-    )
+    prefill_time: float = option(0.0, "Estimated time of a prompt token.", unit="seconds", ge=0)
+    decode_time: float = option(0.03, "Estimated time of an output token.", unit="seconds", ge=0)
     max_wait: float | None = option(
         None,
-        "Time in the queue after which a request is next, lost or not.",
+        "Time in the queue after which a request is next, late or not.",
         unit="seconds",
         default_text="no bound",
         ge=0,
@@ -70,21 +66,21 @@ class Outlook:
 
 
 class Edf(SchedulingPolicy):
-    """Earliest deadline first, without wasting time on deadlines that cannot be met.
+    """Earliest deadline first, without time for deadlines that cannot be met.
 
-    A request's ``deadline`` is for its whole answer; without one its ``slo_class`` has a
-    target for its first token, at ``arrival_time + targets[slo_class]``; without either it
-    goes behind those that have a deadline. EDF meets every deadline that can be met on one
-    server (Liu and Layland 1973), but past saturation it serves those that are just too
-    late and so makes all late. Here an alarm rings at the last moment at which a request
-    could still make it: ``deadline - prompt tokens * prefill_time - predicted output tokens
-    that are left * decode_time`` (the last term for whole answers). Who is lost goes behind
-    all others and, if it runs, pauses while others wait for a seat: relegation, as in
-    Niyama (Goel et al. 2025) and QoServe.
+    A request's ``deadline`` is for its whole answer. Without one, its ``slo_class`` has a
+    target for its first token, at ``arrival_time + targets[slo_class]``. Without either, the
+    request goes behind those that have a deadline. EDF meets every deadline that can be met on
+    one server (Liu and Layland 1973). Past saturation it serves requests that are just too
+    late, and so makes all of them late. Here a clock timer is set for the last moment at which
+    a request could still be in time: ``deadline - prompt tokens * prefill_time - predicted
+    output tokens that are left * decode_time`` (the last term for whole answers). A request
+    that is late then goes behind all others. If it runs, it pauses while others wait for a
+    seat: relegation, as in Niyama (Goel et al. 2025) and QoServe.
 
-    Starves the lost, and those without a deadline, while others that are in time keep
-    coming; ``max_wait``, if given, bounds how long one waits. O(log waiting), one alarm a
-    request; O(lost ones that run) in a step in which something changed.
+    Starves late requests, and those without a deadline, while others that are in time keep
+    coming. ``max_wait``, if given, bounds the wait. O(log waiting), one timer a request; O(late
+    running requests) in a step in which something changed.
     """
 
     name = "edf"
@@ -107,7 +103,7 @@ class Edf(SchedulingPolicy):
         return int(self._is_lost(request)), self.deadline(request)
 
     def deadline(self, request: RequestView) -> float:
-        """When a request is due (seconds on the clock); infinity: never."""
+        """Return the time at which a request is due (seconds on the clock); infinity: never."""
         if request.deadline is not None:
             return request.deadline
         target = self.options.targets.get(request.slo_class, self.options.default_target)
@@ -154,7 +150,7 @@ class Edf(SchedulingPolicy):
         return bool(self.ctx.data(request).is_lost)
 
     def _is_served_in_time(self, request: RequestView) -> bool:
-        """Whether its first token was all that it was due, and is out."""
+        """Return True if its first token was all that was due, and exists."""
         return request.deadline is None and request.num_output_tokens > 0
 
     def _time_left(self, request: RequestView) -> float:

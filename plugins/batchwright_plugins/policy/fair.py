@@ -15,20 +15,20 @@ __all__ = ["Fair"]
 
 
 class Fair(SchedulingPolicy):
-    """The client that was served least is next: virtual token counters.
+    """The client with the least service is next: virtual token counters.
 
     A client's counter is ``(input_weight * prompt tokens + output_weight * output tokens) /
-    weight``, without cached tokens; a prompt counts from its admission on. Within a client,
-    first come, first served. A client that comes back
-    is lifted to the least counter of those that wait (or, if none waits, to that of the
-    client that was admitted last), so that being away saves no credit. Sheng et al. 2024,
-    "Fairness in Serving Large Language Models", algorithm 2: the counters of two clients
-    that both have requests waiting never differ by more than ``2 * max(input_weight *
-    longest prompt, output_weight * tokens of a batch)`` (theorem 4.4), whatever one sends.
+    weight``, without cached tokens. A prompt counts from its admission on. Within a client, the
+    order is first come, first served. A client that comes back is lifted to the least counter
+    of the waiting clients (or, if none waits, to that of the client that was admitted last), so
+    that an absence saves no credit. See Sheng et al. 2024, "Fairness in Serving Large Language
+    Models", algorithm 2: the counters of two clients that both have requests waiting never
+    differ by more than ``2 * max(input_weight * longest prompt, output_weight * tokens of a
+    batch)`` (theorem 4.4), whatever one sends.
 
-    Requests without a client share an account. Starves no client: each waits for at most
-    that much service of each other one; within a client no request is passed. Work-conserving.
-    O(log clients), whatever waits.
+    Requests without a client share an account. Starves no client: each waits for at most that
+    much service of each other one. Within a client no request is passed. Work-conserving. O(log
+    clients), whatever waits.
     """
 
     name = "fair"

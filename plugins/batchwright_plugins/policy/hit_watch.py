@@ -1,4 +1,4 @@
-"""Keeps the cached prefixes of waiting requests known, by watching who computes them."""
+"""The hits of waiting requests, kept current from the requests that compute them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_WOKEN = 64
 
 @frozen
 class _Seen:
-    """What was cached of a request when it was last looked at.
+    """The hit of a request when it was last looked at.
 
     Args:
         hit: Tokens.
@@ -41,7 +41,7 @@ class Watched:
 
 
 class HitWatch:
-    """Knows how much of each waiting request is cached, without looking at all of them.
+    """The hits of waiting requests, kept current without a look at all of them.
 
     A hit grows when the next block of the request's prefix is computed; that is done by a
     request that begins with the same tokens. So each waiting request is listed under its
@@ -80,7 +80,7 @@ class HitWatch:
         return hit
 
     def has_shrunk(self, request: RequestView) -> bool:
-        """Whether less is cached of a request than was seen."""
+        """Return True if the hit of a request is smaller than when it was seen."""
         return self._ctx.prefix_hit(request) < self.hit(request)
 
     def drop(self, request: RequestView) -> None:

@@ -23,7 +23,7 @@ class Options:
 
     max_wait: float | None = option(
         30.0,
-        "Time in the queue after which a request is next, whatever is cached of it.",
+        "Time in the queue after which a request is next, whatever its hit.",
         unit="seconds",
         default_text="30; none: no bound",
         ge=0,
@@ -31,7 +31,7 @@ class Options:
 
 
 class LongestHitQueue(PatientQueue):
-    """Looks again at who is first: what was cached of it may be gone."""
+    """A queue that looks again at its first request: its hit may be gone."""
 
     policy: Lpm
 
@@ -40,17 +40,17 @@ class LongestHitQueue(PatientQueue):
 
 
 class Lpm(CacheAwarePolicy):
-    """Longest prefix match: who has most tokens cached goes first; ties by arrival.
+    """Longest prefix match: most cached tokens first; ties by arrival.
 
-    Served next to those whose prefix they share, requests find it before it is evicted:
-    with all requests known this order has the highest hit rate (SGLang, Zheng et al. 2024,
-    section 3 and theorem 3.1). A preempted request returns to where its own cached blocks
-    place it. Hits are kept current for all that wait, not for a first few: see
+    Requests are served next to others with the same prefix, and find it before it is evicted.
+    With all requests known this order has the highest hit rate (SGLang, Zheng et al. 2024,
+    section 3 and theorem 3.1). A preempted request returns to the place of its own cached
+    blocks. Hits are kept current for all waiting requests, not for a first few: see
     ``policy/hit_watch.py``.
 
-    Starves requests that share no prefix while those that do keep coming; ``max_wait`` bounds
-    how long one waits before it is next. O(log waiting), and for an admission the hash of
-    its prompt and a look at each of up to 64 requests that it makes more cached.
+    Starves requests that share no prefix while others with hits keep coming. ``max_wait``
+    bounds the wait of a request before it is next. O(log waiting), and for an admission the
+    hash of its prompt and a lookup for each of up to 64 requests that it makes more cached.
     """
 
     name = "lpm"

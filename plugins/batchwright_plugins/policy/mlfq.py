@@ -24,14 +24,16 @@ class Options:
 
     quantum: int = option(
         512,
-        "Computed on the first level; each level has twice that of the one before.",
+        "Tokens computed on the first level; each level has twice those of the one before.",
         unit="tokens",
         ge=1,
     )
-    levels: int = option(4, "On the last one a request stays.", unit="levels", ge=1, le=32)
+    levels: int = option(
+        4, "Number of levels; on the last one a request stays.", unit="levels", ge=1, le=32
+    )
     max_wait: float | None = option(
         60.0,
-        "Time in the queue after which a request is next, on whatever level.",
+        "Time in the queue after which a request is next, on any level.",
         unit="seconds",
         default_text="60; none: no bound",
         ge=0,
@@ -46,17 +48,17 @@ class Standing:
 
 
 class Mlfq(PausingPolicy):
-    """Short work first, without knowing what is short: a skip-join feedback queue.
+    """Short work first, without known lengths: a skip-join feedback queue.
 
-    Level i has a quantum of ``quantum * 2**i`` tokens. A request joins the first level
-    whose quantum its prompt fits into, skipping those above; when it has computed that
-    level's quantum of tokens it goes to the end of the next level, in the middle of its
-    decode (a mark tells, no step asks), and pauses while a request above it waits for a
-    seat. FastServe (Wu et al. 2023, section 4.1), with tokens for time.
+    Level i has a quantum of ``quantum * 2**i`` tokens. A request joins the first level whose
+    quantum is at least its prompt. When it has computed that level's quantum of tokens, it goes
+    to the end of the next level, in the middle of its decode (a token timer calls, no step
+    asks). It pauses while a request of a lower level waits for a seat. See FastServe (Wu et al.
+    2023, section 4.1), with tokens for time.
 
-    Starves long requests while short ones keep coming; ``max_wait`` bounds how long one
-    waits before it is next (FastServe's promotion). O(log waiting); O(running) in a step
-    in which a request may have to pause.
+    Starves long requests while short ones keep coming. ``max_wait`` bounds the wait of a
+    request before it is next (FastServe's promotion). O(log waiting); O(running) in a step in
+    which a request may have to pause.
     """
 
     name = "mlfq"

@@ -1,4 +1,4 @@
-"""What policies share that let running requests pause for better ones."""
+"""The base of policies that let running requests pause for better ones."""
 
 from __future__ import annotations
 

@@ -22,25 +22,24 @@ class Options:
 
     preempts: bool = option(
         False,
-        "Whether the head of the queue takes a seat, or blocks, of a strictly less urgent "
-        "running request if it finds none.",
+        "True if the head of the queue may preempt a strictly less urgent running request for"
+        " a seat or blocks.",
     )
 
 
 class Priority(SchedulingPolicy):
     """Smaller ``priority`` first, then earlier arrival, then insertion.
 
-    A preempted request returns to its own place in this order. Under it
-    ``victim = "auto"`` means ``lowest-priority``. Starves requests of low urgency for
-    as long as more urgent ones keep coming. All operations O(log n). Decides as vLLM
-    V1's ``priority`` does.
+    A preempted request returns to its own place in this order. Under it ``victim = "auto"``
+    means ``lowest-priority``. Starves requests of low urgency while more urgent ones keep
+    coming. All operations O(log n). Decides as vLLM V1's ``priority`` does.
 
     With ``preempts`` an urgent request need not wait until another one ends. If it lacks a
-    seat, the request that the victim plugin names pauses, and keeps its blocks as long as no
-    other request lacks them. If it lacks blocks, that request gives them up. It has to be
-    strictly less urgent, and the newcomer certain to be admitted then.
-    ``scheduler.max_policy_preemptions`` bounds how often one request yields. The victim costs
-    O(running), in a step in which something has changed.
+    seat, the request that the victim plugin names pauses, and keeps its blocks until another
+    request lacks them. If it lacks blocks, that request is preempted without them. The victim
+    has to be strictly less urgent, and the urgent request certain to be admitted then.
+    ``scheduler.max_policy_preemptions`` bounds the policy preemptions of a request. The victim
+    costs O(running), in a step in which something has changed.
     """
 
     name = "priority"

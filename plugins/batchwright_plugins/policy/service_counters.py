@@ -25,13 +25,13 @@ def _positive(_instance: object, _field: object, weights: Mapping[str, float]) -
 
 @frozen(kw_only=True)
 class ServiceOptions:
-    """How service is counted."""
+    """Weights of service."""
 
-    input_weight: float = option(1.0, "What a computed prompt token counts.", ge=0)
-    output_weight: float = option(2.0, "What an output token counts.", ge=0)
+    input_weight: float = option(1.0, "Weight of a computed prompt token.", ge=0)
+    output_weight: float = option(2.0, "Weight of an output token.", ge=0)
     weights: Mapping[str, float] = option(
         Factory(dict),
-        "By client, its share beside others.",
+        "Share of a client beside others, by client.",
         default_text="1 for every client",
         check=_positive,
     )
@@ -47,7 +47,7 @@ class ServiceCounters:
 
     Args:
         ctx: The policy's; its accounts are clients.
-        options: How service is counted.
+        options: Weights of service.
     """
 
     def __init__(self, ctx: Context, options: ServiceOptions) -> None:
@@ -72,7 +72,7 @@ class ServiceCounters:
         To the least of those that wait, which is the head's, or if none does to that of
         the client that was admitted last: being away saves no credit.
         """
-        if request not in queue:  # it is parked
+        if request not in queue:  # it waits for a key
             return
         ticket = queue.remove(request)
         head = queue.peek()
@@ -86,7 +86,7 @@ class ServiceCounters:
         """Charge a prompt, once, and note who was admitted last.
 
         Args:
-            request: Who was admitted.
+            request: The admitted request.
             hit: Tokens of it that are cached.
         """
         client = self._last_admitted = request.client

@@ -24,13 +24,13 @@ class Options:
 
     warm_time: float = option(
         60.0,
-        "How long after a group was last served its prefix counts as cached.",
+        "Time after the last service of a group for which its prefix counts as cached.",
         unit="seconds",
         ge=0,
     )
     max_wait: float | None = option(
         10.0,
-        "Time in the queue after which a request is next, warm or not.",
+        "Time in the queue after which a request is next, cached or not.",
         unit="seconds",
         default_text="10; none: no bound",
         ge=0,
@@ -45,20 +45,20 @@ class Warmth:
 
 
 class Session(SchedulingPolicy):
-    """The next request of a group (a conversation, a program) goes first while it is warm.
+    """The next request of a group (a conversation, a program) first, while it is warm.
 
-    A group is warm for ``warm_time`` after a request of it was admitted or ended: its next
-    turn then finds the KV of those before it, which others would evict. Those of it
-    that wait already are warm from then on as well, and an alarm tells when one that still
-    waits has cooled. Of warm requests, and of the others, first come, first served. Least
-    recently used prefixes go first from the cache, so what was used last is what is left to
-    hit: the locality that CachedAttention (Gao et al. 2024) keeps by fetching and Preble
-    (Srivatsa et al. 2025) by routing, here by order.
+    A group is warm for ``warm_time`` after a request of it was admitted or ended. Its next turn
+    then finds the KV of earlier turns, which other requests would evict. Waiting requests of
+    the group are warm from then on as well, and a clock timer is set for the end of that time.
+    Of warm requests, and of the others, the order is first come, first served. The cache evicts
+    the least recently used prefixes first, so the most recent ones can still be hit.
+    CachedAttention (Gao et al. 2024) keeps this locality by fetching and Preble (Srivatsa et
+    al. 2025) by routing; here the order does.
 
-    Starves first requests, and groups that cooled, while warm groups keep coming;
-    ``max_wait`` bounds how long one waits before it is next. ``warm_time`` beyond
-    ``scheduler.group_time_to_live`` has no effect. O(log waiting), and for a group that warms
-    up as often as it has requests waiting.
+    Starves first requests, and groups that are no longer warm, while warm groups keep coming.
+    ``max_wait`` bounds the wait of a request before it is next. ``warm_time`` beyond
+    ``scheduler.group_time_to_live`` has no effect. O(log waiting), times the waiting requests
+    of a group that becomes warm.
     """
 
     name = "session"
@@ -97,7 +97,7 @@ class Session(SchedulingPolicy):
             self.queue.rekey(payload)
 
     def _is_warm(self, request: RequestView) -> bool:
-        """Whether a waiting request's group is warm; if so, an alarm is set for its end."""
+        """Return True if a waiting request's group is warm, and set a timer for its end."""
         if request.group is None:
             return False
         served: float | None = self.ctx.group(request.group).get("served")

@@ -23,27 +23,26 @@ class Options:
 
     size: Literal["prompt", "uncached", "predicted"] = option(
         "prompt",
-        "What a job's size is: its prompt, what of it is not cached, or prompt and "
-        "predicted outputs.",
+        "Size of a job: its prompt, its uncached prompt tokens, or its prompt and predicted "
+        "outputs.",
     )
     aging: float = option(
-        100.0, "What each second of waiting takes off a size.", unit="tokens/second", ge=0, lt=inf
+        100.0, "Reduction of a size for each second of waiting.", unit="tokens/second", ge=0, lt=inf
     )
 
 
 class Sjf(CacheAwarePolicy):
     """Shortest job first: the smallest ``size - aging * waited`` is next.
 
-    Since all requests age alike the order of two never changes while they wait, and the
-    key is ``size + aging * arrival_time``: with equal sizes that is first come, first
-    served. Shortest first has the least mean waiting time of all orders that do not
-    interrupt (Smith 1956); vLLM's and SGLang's users patch it in as "shortest prompt
-    first", and Fu et al. 2024 order by predicted length. A preempted request returns to
-    its own place.
+    All requests age alike, so the order of two never changes while they wait, and the key is
+    ``size + aging * arrival_time``. With equal sizes that is first come, first served. Shortest
+    first has the least mean waiting time of all orders without interruption (Smith 1956). Users
+    of vLLM and SGLang patch it in as "shortest prompt first", and Fu et al. 2024 order by
+    predicted length. A preempted request returns to its own place.
 
-    With ``aging = 0`` it starves large jobs while smaller ones keep coming. Otherwise a
-    job of size S is passed only by those of size s that arrive less than ``(S - s) /
-    aging`` seconds after it. O(log waiting).
+    With ``aging = 0`` it starves large jobs while smaller ones keep coming. Otherwise a job of
+    size S is passed only by jobs of size s that arrive less than ``(S - s) / aging`` seconds
+    after it. O(log waiting).
     """
 
     name = "sjf"

@@ -21,10 +21,10 @@ __all__ = ["Srpt"]
 class Options:
     """Options of srpt."""
 
-    pausing: bool = option(True, "Whether running requests pause for shorter ones that wait.")
+    pausing: bool = option(True, "True if running requests pause for shorter waiting ones.")
     max_wait: float | None = option(
         60.0,
-        "Time in the queue after which a request is next, however long it is.",
+        "Time in the queue after which a request is next, of any length.",
         unit="seconds",
         default_text="60; none: no bound",
         ge=0,
@@ -32,20 +32,20 @@ class Options:
 
 
 class Srpt(PausingPolicy):
-    """Shortest remaining processing time: who is predicted to be done soonest goes first.
+    """Shortest remaining processing time: the least predicted remaining output first.
 
-    The key is ``predicted output tokens - output tokens so far``, never below 0; ties
-    fall to arrival. While a shorter one waits for a seat, the longest running request
-    pauses: it keeps its blocks, and gives them up only when another one lacks them. SRPT has
-    the least mean completion time of all orders on one server (Schrage 1968); for LLM
-    serving with predicted lengths see "Efficient LLM Scheduling by Learning to Rank" (Fu
-    et al. 2024) and TRAIL (Shahout et al. 2024), which also bounds how often a request is
-    made to yield, as ``scheduler.max_policy_preemptions`` does here. It is as good as
-    ``scheduler.predictor``: with ``max-tokens`` it orders by the caps.
+    The key is ``predicted output tokens - output tokens so far``, never below 0; ties fall to
+    arrival. While a shorter request waits for a seat, the longest running request pauses. It
+    keeps its blocks until another request lacks them. SRPT has the least mean completion time
+    of all orders on one server (Schrage 1968). For LLM serving with predicted lengths see
+    "Efficient LLM Scheduling by Learning to Rank" (Fu et al. 2024) and TRAIL (Shahout et al.
+    2024). TRAIL also bounds the preemptions of a request, as
+    ``scheduler.max_policy_preemptions`` does here. It is as good as ``scheduler.predictor``:
+    with ``max-tokens`` it orders by the caps.
 
-    Starves long requests while shorter ones keep coming; ``max_wait`` bounds how long one
-    waits before it is next, at each time that it has to wait. O(log waiting); O(running)
-    in a step in which a request may have to pause.
+    Starves long requests while shorter ones keep coming. ``max_wait`` bounds each wait of a
+    request before it is next. O(log waiting); O(running) in a step in which a request may have
+    to pause.
     """
 
     name = "srpt"

@@ -29,29 +29,35 @@ _NEXT = 2.0
 class Options:
     """Options of window."""
 
-    window: int = option(64, "Requests that are scored, the first to arrive.", ge=1, le=1024)
-    hit: float = option(1.0, "Weight of: cached share of the known tokens.", ge=0, lt=inf)
-    age: float = option(1.0, "Weight of: time since arrival, of max_age.", ge=0, lt=inf)
-    size: float = option(0.0, "Weight of: how short the prompt is, of max_model_len.", ge=0, lt=inf)
+    window: int = option(64, "Number of scored requests, the first to arrive.", ge=1, le=1024)
+    hit: float = option(1.0, "Weight of the cached share of the known tokens (0..1).", ge=0, lt=inf)
+    age: float = option(
+        1.0, "Weight of the time since arrival, as a share of max_age (0..1).", ge=0, lt=inf
+    )
+    size: float = option(
+        0.0, "Weight of a short prompt, as a share of max_model_len (0..1).", ge=0, lt=inf
+    )
     fairness: float = option(
         0.0,
-        "Weight of: how much less its client was served than the one served most.",
+        "Weight of the service that its client lacks against the client served most (0..1).",
         ge=0,
         lt=inf,
     )
     max_age: float = option(
         60.0,
-        "Age from which on the age score is 1, and a request next if age has a weight.",
+        "Age from which on the age score is 1, and the request is next if age has a weight.",
         unit="seconds",
         gt=0,
         lt=inf,
     )
     filters: tuple[Filter, ...] = option(
         (),
-        "Who goes behind the others: fits, whose uncached tokens find no free blocks; share, "
-        "whose client holds more than max_share of the seats.",
+        "Requests that go behind the others: fits, those whose uncached tokens find no free "
+        "blocks; share, those whose client holds more than max_share of the seats.",
     )
-    max_share: float = option(0.5, "See filters.", gt=0, le=1)
+    max_share: float = option(
+        0.5, "Most seats of a client, as a share of all (0..1); see filters.", gt=0, le=1
+    )
 
 
 @define
@@ -64,17 +70,16 @@ class Seat:
 class Window(SchedulingPolicy):
     """The best-scored of the first ``window`` requests in order of arrival.
 
-    A score is the mean of scorers, each from 0 to 1, weighted by the options ``hit``,
-    ``age``, ``size`` and ``fairness``; ties fall to arrival. Requests that a filter finds go
-    behind all that none does, so that filters decide nothing if they find all. The shape of
-    kube-scheduler's and llm-d's filters, scorers and picker, and of vLLM's RFC for
-    pluggable orders.
+    A score is the mean of scorers, each from 0 to 1, weighted by the options ``hit``, ``age``,
+    ``size`` and ``fairness``; ties fall to arrival. Requests that match a filter go behind all
+    others; if all match, filters have no effect. The structure is that of kube-scheduler's and
+    llm-d's filters, scorers and picker, and of vLLM's RFC for pluggable orders.
 
-    Starves no request with ``age > 0``: one that has reached ``max_age`` is next, in order of
-    arrival, whatever other weights and filters say; with ``age = 0`` it starves low scores.
-    Scores are asked for anew whenever the next request is wanted: O(window) scores, bounded,
-    for an admission; what waits behind the window costs nothing, and a step without a free
-    seat scores no request.
+    Starves no request with ``age > 0``: a request that has reached ``max_age`` is next, in
+    order of arrival, whatever other weights and filters say. With ``age = 0`` it starves low
+    scores. Scores are computed again whenever the next request is wanted: O(window) scores,
+    bounded, for an admission. Requests behind the window cost nothing, and a step without a
+    free seat scores no request.
     """
 
     name = "window"
@@ -119,7 +124,7 @@ class Window(SchedulingPolicy):
         return min(1.0, max(0.0, age))
 
     def size(self, request: RequestView) -> float:
-        """How short its prompt is."""
+        """Return the score of a short prompt (0..1)."""
         return 1 - request.num_prompt_tokens / self.ctx.sizes.max_model_len
 
     def fairness(self, request: RequestView) -> float:
@@ -130,12 +135,12 @@ class Window(SchedulingPolicy):
         return 1.0 - served / self._most_served
 
     def fits(self, request: RequestView) -> bool:
-        """Whether its uncached tokens find free blocks."""
+        """Return True if its uncached tokens find free blocks."""
         uncached = request.num_tokens - self.ctx.prefix_hit(request)
         return -(-uncached // self.ctx.sizes.block_size) <= self.ctx.view.num_free_blocks
 
     def within_share(self, request: RequestView) -> bool:
-        """Whether its client may have another seat."""
+        """Return True if its client may have another seat."""
         held = self._seats.get(request.client, 0)
         return held < max(1, int(self.options.max_share * self.ctx.sizes.max_num_seqs))
 

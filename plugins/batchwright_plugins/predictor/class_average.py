@@ -1,4 +1,4 @@
-"""What requests of the same class have put out so far."""
+"""The mean output of earlier requests of the same class."""
 
 from __future__ import annotations
 
@@ -23,18 +23,19 @@ class Options:
     """Options of averages by class."""
 
     by: Literal["prompt", "client", "group", "slo_class"] = option(
-        "prompt", "What makes a class; prompt: lengths between two powers of two."
+        "prompt", "Attribute that makes a class; prompt: lengths between two powers of two."
     )
     memory: float = option(
-        100.0, "Requests that the average looks back, weighted exponentially.", ge=1
+        100.0, "Number of past requests in the average, weighted exponentially.", ge=1
     )
 
 
 class ClassAverage(Predictor):
     """The mean output of requests of the same class that have ended by themselves.
 
-    It learns as it goes. A class of which no request is known has the average of all; before
-    anything has ended, a request's cap is the estimate. It never says less than is out.
+    It learns during the run. A class without ended requests has the average of all. Before any
+    request has ended, a request's cap is the estimate. An estimate is never below the output so
+    far.
     """
 
     name = "class-average"

@@ -11,7 +11,7 @@ __all__ = ["MaxTokens"]
 
 
 class MaxTokens(Predictor):
-    """Every request puts out as much as it may: never too low, often far too high."""
+    """The cap of each request: never too low, often far too high."""
 
     name = "max-tokens"
 

@@ -1,4 +1,4 @@
-"""The quality of predictions."""
+"""The accuracy of predictions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_PAIRS = 1000
 
 
 class Score:
-    """Compares predictions with what came of them, on a sample of bounded size.
+    """Compare predictions with true lengths, on a sample of bounded size.
 
     Args:
         chance: Which pairs are kept, once there are more than fit.

@@ -1,4 +1,4 @@
-"""What becomes of the KV of a request that yields."""
+"""Treatments of the KV of a preempted request."""
 
 from batchwright.hookspecs import hookimpl
 from batchwright.protocols import Preemption

@@ -13,10 +13,10 @@ __all__ = ["Recompute"]
 
 
 class Recompute(Preemption):
-    """Gives all KV up; on its return the request computes what is not cached any more.
+    """Release all KV; the request computes again what is no longer cached.
 
     Full blocks stay in the prefix cache until another request needs them, so that a request
-    that returns soon computes little. Costs nothing when it happens.
+    that returns soon computes little. The preemption itself costs nothing.
     """
 
     name = "recompute"

@@ -14,16 +14,17 @@ __all__ = ["CostAware"]
 
 
 class CostAware(Victim):
-    """Yields: most ``reclaimable blocks / recomputation * (1 - progress)``; ties, the last.
+    """The victim with most ``reclaimable blocks / recomputation * (1 - progress)``; ties, the last.
 
-    Reclaimable blocks are those that no other request holds; recomputation is the tokens that
-    were computed, all of them, at least 1: a request whose prefix others share frees little
-    for its price. Progress is output tokens of the predicted ones, so that who is nearly
-    done is spared; it will free everything by itself. Who frees nothing is last. The
-    benefit-over-cost rule of cost-aware caches (GreedyDual, Cao and Irani 1997) on requests.
+    Reclaimable blocks are those that no other request holds. Recomputation is the number of
+    computed tokens, at least 1: a request whose prefix others share frees few blocks for its
+    price. Progress is the share of the predicted output tokens, so that a request that is
+    nearly done is spared; it will soon free everything by itself. A request that frees nothing
+    is last. This is the benefit-over-cost rule of cost-aware caches (GreedyDual, Cao and Irani
+    1997), applied to requests.
 
     As good as ``scheduler.predictor``. Starves no request, as ``least-computed``. O(blocks of
-    those that run).
+    running requests).
     """
 
     name = "cost-aware"
@@ -32,7 +33,7 @@ class CostAware(Victim):
         return max(reversed(running), key=self.worth)
 
     def worth(self, request: RequestView) -> float:
-        """What the request's yielding brings for what it costs."""
+        """Return the benefit of preempting a request, divided by its cost."""
         (total,) = self.ctx.predict(request)
         progress = min(1.0, request.num_output_tokens / max(1.0, total))
         reclaimable = self.ctx.view.num_own_blocks(request)

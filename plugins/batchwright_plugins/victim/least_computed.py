@@ -14,11 +14,11 @@ __all__ = ["LeastComputed"]
 
 
 class LeastComputed(Victim):
-    """The request with fewest computed tokens yields; of those, the one admitted last.
+    """The request with fewest computed tokens is preempted; ties, the one admitted last.
 
-    With recomputation the computed tokens are the price of a preemption, so this one pays
-    least, now; it may take more victims than ``most-blocks`` to get the blocks. Starves
-    no request: a victim keeps its place in the queue, and those that run ahead of it end.
+    With recomputation the computed tokens are the price of a preemption, so this victim costs
+    least now. It may take more victims than ``most-blocks`` to get the blocks. Starves no
+    request: a victim keeps its place in the queue, and requests that run before it end.
     O(running).
     """
 

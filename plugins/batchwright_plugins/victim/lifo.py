@@ -14,10 +14,10 @@ __all__ = ["Lifo"]
 
 
 class Lifo(Victim):
-    """The request that was admitted last yields. O(1).
+    """The request that was admitted last is preempted. O(1).
 
-    It has been served for the shortest time, so that requests near their end are
-    spared. vLLM V1's choice under ``fcfs``.
+    It has been served for the shortest time, so that requests near their end are spared. This
+    is vLLM V1's choice under ``fcfs``.
     """
 
     name = "lifo"

@@ -14,10 +14,10 @@ __all__ = ["LowestPriority"]
 
 
 class LowestPriority(Victim):
-    """The least urgent request yields; of those, the one that arrived last. O(running).
+    """The least urgent request is preempted; ties, the one that arrived last. O(running).
 
-    That is the maximum of (priority, arrival_time); ties fall to the one that was
-    admitted first. vLLM V1's choice under ``priority``.
+    That is the maximum of (priority, arrival_time); ties fall to the one that was admitted
+    first. This is vLLM V1's choice under ``priority``.
     """
 
     name = "lowest-priority"

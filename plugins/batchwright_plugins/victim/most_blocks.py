@@ -14,13 +14,13 @@ __all__ = ["MostBlocks"]
 
 
 class MostBlocks(Victim):
-    """The request that holds most KV blocks yields; of those, the one admitted last.
+    """The request with most KV blocks is preempted; ties, the one admitted last.
 
-    One victim frees as much as can be, so that few have to yield; what it computes again
-    is the most as well. Longest first, as in the swapping schedulers before vLLM V1.
-    Blocks are counted as ``ceil(computed tokens / block_size)``, shared ones included.
-    Makes the longest request wait again and again while shorter ones keep coming; who
-    yields keeps its place in the queue, and that bounds it. O(running).
+    One victim frees as many blocks as possible, so that few requests are preempted; it also
+    recomputes the most. Longest first, as in the swapping schedulers before vLLM V1. Blocks are
+    counted as ``ceil(computed tokens / block_size)``, shared ones included. The longest request
+    may wait again and again while shorter ones keep coming; a victim keeps its place in the
+    queue, and that bounds its wait. O(running).
     """
 
     name = "most-blocks"

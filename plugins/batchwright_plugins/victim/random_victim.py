@@ -15,10 +15,10 @@ __all__ = ["RandomVictim"]
 
 
 class RandomVictim(Victim):
-    """A running request yields, each as likely as any other: what others must beat.
+    """A random running request is preempted: a baseline for the others.
 
-    Drawn from a stream of its own, the same in every run of the same ``scheduler.seed``.
-    O(running).
+    The random numbers are of a stream of its own, the same in every run of the same
+    ``scheduler.seed``. O(running).
     """
 
     name = "random"

@@ -85,7 +85,7 @@ class TestAppointmentsThatNeverCome:
     def test_alarm_that_hides_others(self, make_bench: Any, caplog: Any, time: float) -> None:
         """NaN would keep all later alarms from ringing, inf the progress guard from acting."""
         policy = self.policy(lambda self, request: self.ctx.call_at(time))
-        self.is_a_fault_of(policy, make_bench, caplog, "ValueError: an alarm needs a finite")
+        self.is_a_fault_of(policy, make_bench, caplog, "ValueError: a timer needs a finite")
 
     @pytest.mark.parametrize("position", [None, "3", 2.5])
     def test_mark_at_no_position(self, make_bench: Any, caplog: Any, position: Any) -> None:

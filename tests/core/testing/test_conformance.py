@@ -110,7 +110,7 @@ class TwoSlots(Resource):
 
 
 class HalfSteps(Control):
-    """Half of the budget while anybody waits."""
+    """A gate that halves the budget while any request waits."""
 
     name = "half-steps"
 
@@ -192,7 +192,7 @@ class Unstable(SchedulingPolicy):
 
 
 class Ages(SchedulingPolicy):
-    """Says the time, and tells nobody that it has changed."""
+    """A key of the current time, without a call of rekey."""
 
     name = "ages"
 
@@ -248,7 +248,7 @@ class Rekeys(SchedulingPolicy):
 
 
 class Quarrels(SchedulingPolicy):
-    """Everybody may take everybody's place."""
+    """Any request may take the place of any other."""
 
     name = "quarrels"
 
@@ -363,7 +363,7 @@ class Leaks(Resource):
 
 
 class Stranger(Victim):
-    """Names nobody."""
+    """A victim plugin that names no request."""
 
     name = "stranger"
 
@@ -632,7 +632,7 @@ BAD: list[tuple[str, type, str]] = [
     ("limit", Generous, "test_answers_are_grants"),
     ("limit", Stingy, "test_decodes_are_left_alone_unless_it_says_otherwise"),
     ("resource", Leaks, "test_reserve_that_fails_takes_nothing"),
-    ("victim", Stranger, "test_somebody_who_runs_is_named"),
+    ("victim", Stranger, "test_a_running_request_is_named"),
     ("preemption", Boasts, "test_no_tokens_are_kept"),
     ("predictor", Pessimist, "test_estimates_are_finite_counts"),
     ("predictor", Compares, "test_batch_answers_what_single_requests_do"),

@@ -167,7 +167,7 @@ def test_errors_are_answered_once():
     [
         (plan_of(1, cached=known("B", 5, 1), tokens={"B": 1}), "E2: request 'B' is planned"),
         (plan_of(1, cached=known("A", 5, 2), tokens={"A": 1}), "E4: .* counts 7 .* executor 6"),
-        (plan_of(1, cached=known("A", 5, 1), tokens={"A": 2}), "I4: .* 5 to 6 are granted"),
+        (plan_of(1, cached=known("A", 5, 1), tokens={"A": 2}), "I4: .* 5 to 6 are scheduled"),
         (plan_of(1, cached=known("A", 5, 1), tokens={"A": 0}), "I4: "),
         (plan_of(1, [new_request("B", PROMPT, [3])], tokens={"B": 5}), "I4: a table of 1"),
         (plan_of(1, [new_request("B", PROMPT, [0, 1])], tokens={"B": 5}), "I4: block 0"),

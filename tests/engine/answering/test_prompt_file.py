@@ -30,7 +30,7 @@ def read(tmp_path: Path) -> Any:
 
 
 def problem(read: Any, *lines: Any) -> str:
-    """What is said of a file, without the folder."""
+    """Return the error of a file, without the folder."""
     with pytest.raises(ConfigError) as caught:
         read(*lines)
     folder, _, message = str(caught.value).partition("prompts.jsonl")

@@ -80,7 +80,7 @@ class Pair:
             torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
 
     def decode(self) -> None:
-        """One token for everybody."""
+        """One token for every request."""
         self.step(dict.fromkeys(self.lens, 1))
 
 
@@ -143,7 +143,7 @@ def test_nothing_is_kept_beyond_its_memory() -> None:
 
 
 def test_copied_blocks_are_read_anew() -> None:
-    """What was kept of a block that is copied over is not what lies there now."""
+    """Kept keys of a block that is copied over are stale."""
     pair = Pair(3)
     for name in ("a", "b"):
         pair.join(name, 8)
@@ -157,7 +157,7 @@ def test_copied_blocks_are_read_anew() -> None:
 
 
 def test_a_group_that_grows_by_a_block_is_gathered_anew() -> None:
-    """What is kept lies densely: there is no room for a block that nobody has yet."""
+    """Kept keys lie densely: there is no room for another block."""
     pair = Pair(4)
     for name in ("a", "b"):
         pair.join(name, 10)

@@ -152,7 +152,7 @@ def backwards(work: Any, num_rows: int, _row_work: int, *arguments: int) -> None
 
 
 def test_tokens_may_be_written_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A block's first token clears what is written by nobody: others may be there before it."""
+    """A block's first token clears slots that no request writes: others may be there before it."""
     monkeypatch.setattr(numba_attention, "share_rows", backwards)
     case = Case(requests=[], num_kv_heads=1, head_size=8, block_size=4)
     backend = backend_of(case, 4)

@@ -1,4 +1,4 @@
-"""What kernels for CUDA are told once a step: tiles, rows, gathered keys, lengths."""
+"""Preparation of a step for kernels on CUDA: tiles, rows, gathered keys, lengths."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_gathered_keys_lie_in_order() -> None:
 
 
 def test_gathered_keys_begin_where_the_first_query_looks() -> None:
-    """What the window hides from all queries is not gathered."""
+    """Keys that the window hides from all queries are not gathered."""
     keys = GatheredKeys.of(make_batch(TABLES, SHAPES, 4), [1, 2], STARTS, window=2, block_size=4)
     assert keys.slots.tolist() == [4, 5, 6, 7, 8, 13, 14, 15, 16]
     assert keys.key_lens == [5, 4]
@@ -137,7 +137,7 @@ def paged_reference(
     seqused_k: torch.Tensor,
     block_table: torch.Tensor,
 ) -> torch.Tensor:
-    """What the documentation of ``varlen_attn`` says of these arguments."""
+    """Compute the result that the documentation of ``varlen_attn`` defines."""
     from batchwright.testing.attention import dense_attention
 
     assert cu_seq_k is None

@@ -1,4 +1,4 @@
-"""What backends say they support, and each reason why not."""
+"""Declared support of backends, and each reason of a refusal."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_problem_names_the_library(
 
 
 def test_a_library_may_be_newer_than_any_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nothing is known to be too new."""
+    """Unless a version is known to be too new."""
     installed(monkeypatch, needed="17.1")
     open_ended = evolve(NEEDED, below=None)
     assert open_ended.problem() is None

@@ -153,7 +153,7 @@ def test_copy_blocks_copies_keys_and_values_of_every_layer() -> None:
     ],
 )
 def test_unsupported_names_the_reason(change: dict[str, Any], reason: str) -> None:
-    """What it cannot serve is said before anything is allocated."""
+    """The reason is given before anything is allocated."""
     from attrs import evolve
 
     spec = evolve(Case(requests=[]).spec, **change)

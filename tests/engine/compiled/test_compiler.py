@@ -1,4 +1,4 @@
-"""Whether functions can be compiled, and why not."""
+"""The check that functions can be compiled, and its reasons."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_numba_that_is_not_there_or_broken_is_a_reason(monkeypatch: pytest.Monke
 
 
 def test_an_old_numba_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever compiles is not always an attention backend, which asks what is installed."""
+    """Compiled code has callers besides attention backends, which check the version."""
     monkeypatch.setattr(numba, "version_info", numba.version_info._replace(short=(0, 60)))
     monkeypatch.setattr(numba, "__version__", "0.60.2")
     assert find() == "it needs numba >=0.61, and 0.60.2 is installed"

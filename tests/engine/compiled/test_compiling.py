@@ -84,7 +84,7 @@ def done(work: Any, part: int) -> int:
 
 
 def test_variants_have_files_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was made for one model's heads is never taken for another's."""
+    """Code that was made for one model's heads is never taken for another's."""
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
     assert [done(make_work(1), 2), done(make_work(5), 2)] == [3, 7]
     names = sorted(path.name.partition(".put_")[2][0] for path in tmp_path.rglob("*.nbi"))
@@ -135,7 +135,7 @@ def test_code_for_other_types_is_not_taken(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_costs_only_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What cannot be kept is compiled for the process."""
+    """Code that cannot be stored is compiled for the process."""
 
     def refuse(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -153,7 +153,7 @@ def test_a_person_is_told_once_why_it_takes_long(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Files and other programs are not; nor is anybody when code is read from its file."""
+    """Files and other programs get no message; nor does a terminal if the code was kept."""
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
     for numbers in ((1, 2), (1, 2)):
         compiling._announce.cache_clear()

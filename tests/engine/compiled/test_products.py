@@ -194,7 +194,7 @@ def test_another_cpu_that_is_compiled_for_is_not_asked_for_more(
 
 
 def test_a_part_is_no_more_than_its_rows_and_panels() -> None:
-    """What other parts are for is left to them."""
+    """The rest is left to other parts."""
     x, weights = torch.ones(5, 2), pack(torch.ones(3 * COLUMNS, 2))
     result = torch.zeros(5, 3 * COLUMNS)
     shape = (5, 2, 3 * COLUMNS, 2, 1)

@@ -89,7 +89,7 @@ def test_no_more_helpers_wake_than_there_is_work_for(monkeypatch: pytest.MonkeyP
 
 
 def test_another_leader_works_alone() -> None:
-    """While the helpers are somebody else's."""
+    """While the helpers work for another job."""
     team, words = Team(1), np.array([0, 3, 0])
     first = Thread(target=team.run, args=(MEET, np.array([words.ctypes.data]), 2))
     first.start()
@@ -153,7 +153,7 @@ def test_a_closed_team_has_no_threads() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes do not fork here")
 def test_a_forked_process_works_alone() -> None:
-    """Its copy of the team has no threads; nobody is waited for."""
+    """Its copy of the team has no threads; no thread is waited for."""
     team = Team(2)
     counts = np.zeros(40, np.int64)
     arguments = np.array([counts.ctypes.data, 40])

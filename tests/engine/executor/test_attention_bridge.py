@@ -1,4 +1,4 @@
-"""What a module of transformers says arrives as one call."""
+"""Arguments of a module of transformers arrive as one call."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def attend(**said: Any) -> tuple[ModuleCall, torch.Tensor]:
 
 
 def test_attention_leads_a_call_with_all_that_was_said() -> None:
-    """What backends know by another name or not at all is told apart."""
+    """Arguments with other names in backends are separated from unknown ones."""
     sinks = torch.zeros(4)
     call, output = attend(scaling=0.5, sliding_window=7, softcap=5.0, s_aux=sinks, is_causal=True)
     assert (call.layer, call.scale, call.window, call.softcap) == (3, 0.5, 7, 5.0)

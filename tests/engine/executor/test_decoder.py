@@ -78,7 +78,7 @@ def test_families_in_bfloat16_are_near(
 
 @pytest.mark.parametrize("kind", ["gpt2", "qwen3_moe", "gpt_neox"])
 def test_other_families_keep_their_modules(kind: str, tiny_model: Callable[..., Path]) -> None:
-    """What is not known is computed by transformers."""
+    """Unknown families are computed by transformers."""
     assert isinstance(load(tiny_model(kind)).model, TransformersModel)
 
 

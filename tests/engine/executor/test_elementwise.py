@@ -1,4 +1,4 @@
-"""What is done to tokens beside products: compiled and by torch, the same."""
+"""Elementwise operations: compiled and by torch, with equal results."""
 
 from __future__ import annotations
 

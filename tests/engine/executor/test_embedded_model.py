@@ -83,7 +83,7 @@ def test_prepare_redoes_what_is_broken_or_stale(
 def test_prepare_takes_what_another_process_finished_first(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Whoever comes second throws its own folder away."""
+    """The second process throws its own folder away."""
     inner: list[Path] = []
 
     def slow(work: Path) -> None:
@@ -102,7 +102,7 @@ def test_prepare_takes_what_another_process_finished_first(
 def test_prepare_leaves_nothing_behind_when_converting_fails(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A half-written folder is never found by anybody."""
+    """No process finds a half-written folder."""
 
     def fail(work: Path) -> None:
         write(work)

@@ -108,7 +108,7 @@ def test_load_refuses_an_unknown_dtype(tiny_model: Callable[..., Path]) -> None:
 def test_load_refuses_missing_weights(
     kind: str, tiny_model: Callable[..., Path], tmp_path: Path
 ) -> None:
-    """Weights that would be made up at random are an error, whoever reads the file."""
+    """Weights that would be random are an error, for any reader of the file."""
     from safetensors.torch import load_file, save_file
 
     folder = tiny_model(kind)
@@ -141,7 +141,7 @@ def test_load_refuses_attention_that_goes_elsewhere(
 def test_load_refuses_a_model_that_drops_arguments(
     tiny_model: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without the argument nobody knows whose cache a layer works on."""
+    """Without the argument the cache of a layer is unknown."""
     from transformers.models.qwen2.modeling_qwen2 import Qwen2Attention
 
     forward = Qwen2Attention.forward

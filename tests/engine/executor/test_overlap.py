@@ -17,7 +17,7 @@ from .test_torch_executor import prompts
 
 
 def answers(folder: Path, depth: int, threads: list[int] | None = None) -> dict[str, Any]:
-    """What an engine with little memory answers: tokens, how they ended, preemptions."""
+    """Return the answers of an engine with little memory: tokens, ends, preemptions."""
     engine = Engine.from_config(
         {
             "model": {"path": str(folder), "dtype": "float32", "max_model_len": 90},

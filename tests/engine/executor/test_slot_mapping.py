@@ -1,4 +1,4 @@
-"""Where the KV of one mixed step goes: a chunk, a decode, and drafts to verify.
+"""Slots of the KV of one mixed step: a chunk, a decode, and drafts to verify.
 
 The batch is a published picture of 262 tokens, with blocks of 16. Where it slips, the test
 says which slots are right, and why.

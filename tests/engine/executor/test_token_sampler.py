@@ -244,7 +244,7 @@ def test_stream_key_uses_the_seed_or_the_id() -> None:
 
 
 def penalised(logits: torch.Tensor, one: Row) -> list[float]:
-    """What penalties make of a row, one token at a time."""
+    """Apply penalties to a row, one token at a time."""
     values = logits.tolist()
     for token in range(len(values)):
         if token in (*one.prompt, *one.outputs):

@@ -78,7 +78,7 @@ def test_a_template_that_refuses_is_one_line(folder: Path) -> None:
 
 @pytest.mark.parametrize("stamp", [False, True])
 def test_a_broken_tokenizer_is_named(tmp_path: Path, stamp: bool) -> None:
-    """Where it lies and what is wrong with it."""
+    """The error has its place and its fault."""
     (tmp_path / "tokenizer.json").write_text("{")
     if stamp:
         (tmp_path / embedded_model.STAMP).touch()

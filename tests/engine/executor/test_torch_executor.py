@@ -57,7 +57,7 @@ def model_of(folder: Path) -> Any:
 
 
 def reference(folder: Path, prompt: list[int], count: int) -> list[int]:
-    """What the model generates by itself, greedily."""
+    """Return the tokens that the model generates by itself, greedily."""
     answer = model_of(folder).generate(
         torch.tensor([prompt]),
         attention_mask=torch.ones(1, len(prompt), dtype=torch.int64),
@@ -426,7 +426,7 @@ def test_penalties_count_what_a_request_has(
 
 
 def test_phases_are_named(tiny_model: Callable[..., Path], make_driver: Any) -> None:
-    """What a step takes is told by phase."""
+    """The time of a step is reported by phase."""
     driver = make_driver(tiny_model("llama"))
     driver.add("a", [4, 5, 6])
     driver.run({"a": 2})

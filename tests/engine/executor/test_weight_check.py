@@ -126,7 +126,7 @@ def test_another_number_of_layers_is_refused(
 def test_a_weight_without_a_place_is_refused(
     kind: str, name: str, changed: Callable[..., Path]
 ) -> None:
-    """What the configuration denies would be lost."""
+    """A weight that the configuration denies would be lost."""
     with pytest.raises(ModelError, match=f"it has {name}, which such a model has not"):
         load(changed(kind, {name: torch.zeros(48)}))
 

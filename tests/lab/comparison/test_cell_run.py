@@ -94,7 +94,7 @@ def test_requests_that_a_gate_turns_away_are_told() -> None:
     assert found.fault == ""
     (note,) = found.notes
     assert note.startswith(f"{found.figures['failed']:.0f} of 80 requests were not served (")
-    assert "without a first grant" in note
+    assert "without a first admission" in note
 
 
 def test_what_cannot_begin_is_a_fault_of_its_cell() -> None:

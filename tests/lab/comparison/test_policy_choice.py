@@ -1,4 +1,4 @@
-"""What ``--policy`` may say."""
+"""Values of ``--policy``."""
 
 from __future__ import annotations
 

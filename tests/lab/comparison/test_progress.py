@@ -1,4 +1,4 @@
-"""What is shown while cells run."""
+"""The display while cells run."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def test_other_ends_are_none_by_itself(end: str) -> None:
     assert not read({"end": end})[0].has_ended
 
 
-def test_in_order_of_arrival_nobody_is_passed_over() -> None:
+def test_in_order_of_arrival_no_request_is_passed_over() -> None:
     assert times((0, 5), (1, 6), (2, 60)) == [0, 0, 0]
 
 
@@ -61,7 +61,7 @@ def test_who_is_never_admitted_waits_until_the_end() -> None:
     assert times((0, None), (1, 3), end=20.0) == [17, 0]
 
 
-def test_nobody_passes_who_came_at_the_same_time() -> None:
+def test_no_request_passes_one_of_the_same_time() -> None:
     assert times((0, 9), (0, 3)) == [0, 0]
 
 

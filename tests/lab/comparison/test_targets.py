@@ -1,4 +1,4 @@
-"""What ``--target`` may say, and who meets it."""
+"""Values of ``--target``, and requests that meet it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``--vary`` may say."""
+"""Values of ``--vary``."""
 
 from __future__ import annotations
 

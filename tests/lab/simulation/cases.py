@@ -24,7 +24,7 @@ COEFFICIENTS = {
 
 
 class Acting(SchedulingPolicy):
-    """First come, first served; whoever has decoded for a while gives its seat away."""
+    """First come, first served; a request that has decoded for a while loses its seat."""
 
     name = "acting"
 

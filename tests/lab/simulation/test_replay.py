@@ -48,7 +48,7 @@ def test_replay_under_the_same_policy_repeats_the_log_byte_for_byte(
 
 @pytest.mark.parametrize("seed", range(20))
 def test_replay_under_another_policy_is_the_run_of_that_policy(seed: int, simulate: Any) -> None:
-    """What is estimated from the first difference on is what a simulation goes by."""
+    """Estimates from the first difference on are those of a simulation."""
     chance = random.Random(f"other/{seed}")
     config = {**random_config(chance, gates=False), "observer": [LOG]}
     arrivals = list(random_arrivals(chance))
@@ -146,7 +146,7 @@ def test_a_conversation_hits_what_it_hit(simulate: Any) -> None:
 
 
 def test_a_run_that_was_cut_ends_where_it_was_cut(simulate: Any) -> None:
-    """Nobody knows how long requests would have been that had not ended."""
+    """The lengths of requests that had not ended are unknown."""
     arrivals = [
         Arrival(time=float(n), prompt_token_ids=prompt_tokens(str(n), 20), num_output_tokens=30)
         for n in range(8)

@@ -33,7 +33,7 @@ def arrival(name: str, step: int, prompt: int | list[int], output: int) -> Arriv
 
 @pytest.fixture
 def steps(simulate: Any) -> Any:
-    """Simulate arrivals; what each step granted, whom it preempted, what was free then."""
+    """Simulate arrivals; the scheduled tokens, preemptions and free blocks of each step."""
 
     def run(
         arrivals: list[Arrival],

@@ -88,7 +88,7 @@ def test_who_yields_waits_again_and_who_ends_does_not(under: Any) -> None:
 # -- decode-first ------------------------------------------------------------------------------
 
 
-def test_nobody_enters_until_half_the_batch_is_done(under: Any) -> None:
+def test_no_request_enters_until_half_the_batch_is_done(under: Any) -> None:
     b = under("decode-first", fraction=0.5, max_wait=1000.0)
     for i in range(4):
         b.add(f"r{i}", 4, 3 + 2 * i)
@@ -99,7 +99,7 @@ def test_nobody_enters_until_half_the_batch_is_done(under: Any) -> None:
     assert ["late" in step for step in steps] == [False, False, False, True]
 
 
-def test_nobody_waits_longer_than_the_bound(under: Any) -> None:
+def test_no_request_waits_longer_than_the_bound(under: Any) -> None:
     b = under("decode-first", fraction=0.0, max_wait=2.0)
     b.add("A", 4, 50)
     b.run(2)
@@ -118,7 +118,7 @@ def test_a_first_request_enters_at_once(under: Any) -> None:
 
 
 def test_prompts_share_a_step_with_decodes(under: Any) -> None:
-    """A quarter of 256; before anybody decoded, all of it."""
+    """A quarter of 256; before any request decodes, all of it."""
     b = under("prefill-share", bench={"budget": 256}, share=0.25)
     b.add("D", 300, 20)
     assert b.steps(2) == [{"D": 256}, {"D": 44}]
@@ -171,7 +171,7 @@ def test_b40_decodes_wait_for_prompts_a_bounded_number_of_steps(under: Any, max_
 
 
 def test_decodes_do_not_wait_for_prompts_that_get_nothing(under: Any) -> None:
-    """P wants more blocks than D leaves: nobody waits for it, and no step is empty."""
+    """P needs more blocks than D leaves: no decode waits for it, and no step is empty."""
     b = under("prefill-first", bench={"usable": 6, "block_size": 4})
     b.add("D", 8, 9)
     b.step()
@@ -179,7 +179,7 @@ def test_decodes_do_not_wait_for_prompts_that_get_nothing(under: Any) -> None:
     assert b.steps(3) == [{"D": 1}] * 3
 
 
-def test_decodes_wait_for_nobody_who_is_not_there(under: Any) -> None:
+def test_decodes_do_not_wait_for_absent_prompts(under: Any) -> None:
     b = under("prefill-first")
     b.add("D", 8, 9)
     assert b.steps(3) == [{"D": 8}, {"D": 1}, {"D": 1}]
@@ -188,7 +188,7 @@ def test_decodes_wait_for_nobody_who_is_not_there(under: Any) -> None:
 
 
 def test_paused_requests_are_no_prompts_that_decodes_wait_for(under: Any) -> None:
-    """Whoever returns with all it had computed owes one token, and has it at once."""
+    """A request that returns with all its tokens has one new token, and gets it at once."""
     b = under(
         "prefill-first", bench={"policy": "srpt", "max_num_seqs": 1, "usable": 100}, max_steps=2
     )
@@ -240,7 +240,7 @@ def test_prefill_gets_what_a_step_has_time_for(under: Any) -> None:
     """10 ms, and 1 ms a token: 49 prompt tokens beside one decode in 60.5 ms, 47 beside 3."""
     b = under("latency-target", bench={"budget": 256}, target=0.0605)
     b.add("D", 200, 100)
-    assert b.step() == {"D": 200}  # nobody decodes
+    assert b.step() == {"D": 200}  # no request decodes
     b.add("P", 100, 100)
     assert b.steps(3) == [{"D": 1, "P": 49}, {"D": 1, "P": 49}, {"D": 1, "P": 2}]
     b.add("Q", 60, 100)

@@ -56,7 +56,7 @@ class AllEnds(Gate):
 
 
 def test_exact_predictions_need_no_preemption(make_bench: Any) -> None:
-    """With the lengths known nobody is ever preempted, and the pool is used well."""
+    """With known lengths no request is ever preempted, and the pool is used well."""
 
     def run(b: Any) -> tuple[int, int]:
         requests = [b.add(f"r{i}", 5 + 11 * i % 17, 1 + 7 * i % 29) for i in range(60)]
@@ -86,7 +86,7 @@ def test_prompts_that_take_many_steps_fall_behind_those_that_decode(make_bench: 
 
 
 def test_caps_need_no_preemption_in_chunks_either(make_bench: Any) -> None:
-    """Prompts of up to 90 tokens in steps of 9: under max-tokens nobody ever yields."""
+    """Prompts of up to 90 tokens in steps of 9: under max-tokens there is no preemption."""
     b = make_bench(sections=PEAK, budget=9, max_num_seqs=8, usable=40, block_size=4)
     requests = [b.add(f"r{i}", 5 + 31 * i % 86, 1 + 17 * i % 59) for i in range(80)]
     b.drain()

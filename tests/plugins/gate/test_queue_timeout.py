@@ -21,7 +21,7 @@ def timeout(make_bench: Any) -> Any:
 
 
 def ends(b: Any, steps: int) -> dict[str, tuple[float, str]]:
-    """When whom an error ended, and its reason."""
+    """Return the time and the reason of each error."""
     found = {}
     for _ in range(steps):
         b.run(1)
@@ -32,14 +32,14 @@ def ends(b: Any, steps: int) -> dict[str, tuple[float, str]]:
 
 
 def test_a_request_ends_where_it_waits_however_deep(timeout: Any) -> None:
-    """The seat is taken, nobody scans the queue; an alarm ends both."""
+    """The seat is taken, no scan looks at the queue; a timer ends both."""
     b = timeout(seconds=3.0)
     b.add("running", 4, 20)
     b.run(1)
     b.add("a", 4, 1)
     b.run(1)
     b.add("b", 4, 1)
-    reason = "gate 'queue-timeout': waited 3 s without a first grant"
+    reason = "gate 'queue-timeout': waited 3 s without a first admission"
     assert ends(b, 8) == {"a": (4.0, reason), "b": (5.0, reason)}
     assert b.scheduler.num_waiting == 0
 
@@ -66,7 +66,7 @@ def test_who_was_served_once_is_not_ended(timeout: Any, make_bench: Any) -> None
     assert {finish.reason for finish in b.finished.values()} == {"length"}
 
 
-def test_without_a_bound_nobody_is_ended(timeout: Any) -> None:
+def test_without_a_bound_no_request_is_ended(timeout: Any) -> None:
     b = timeout(classes={"chat": 1.0})
     b.add("running", 4, 20)
     b.add("waits", 4, 1)
@@ -89,7 +89,7 @@ def test_who_comes_first_when_its_time_is_over_is_not_admitted(timeout: Any) -> 
     b.add("running", 4, 3)
     b.add("late", 4, 1)
     assert b.run(4) == [{"running": 4}, {"running": 1}, {"running": 1}, {}]
-    assert b.finished["late"].detail == "gate 'queue-timeout': waited 3 s without a first grant"
+    assert b.finished["late"].detail == "gate 'queue-timeout': waited 3 s without a first admission"
 
 
 def test_a_hint_must_be_a_time(timeout: Any) -> None:

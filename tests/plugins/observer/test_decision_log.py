@@ -114,7 +114,7 @@ def random_run(scheduler, seed, steps=80):
 @pytest.mark.parametrize("backfill", [0, 2])
 @pytest.mark.parametrize("seed", range(6))
 def test_log_alone_says_who_stands_where_and_why(tmp_path, seed, backfill):
-    """What the trail reads back equals what the scheduler said at each step."""
+    """The trail equals the scheduler's state at each step."""
     scheduler = make_scheduler(
         tmp_path / "log",
         gates=[{"use": "hint"}, {"use": "full-need"}],

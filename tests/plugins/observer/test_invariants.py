@@ -65,7 +65,7 @@ def test_a_violation_can_be_logged_instead(caplog):
 
 @pytest.mark.parametrize("depth", [1, 3])
 def test_plans_that_a_restart_voids_hold_no_blocks(depth):
-    """After recover() the blocks of plans in flight may go to anybody."""
+    """After recover() the blocks of plans in flight may go to any request."""
     scheduler, executor = make_scheduler(depth), ScriptedExecutor.standalone(14, 16)
     scheduler.add_request(make_request("A", 60, 9))
     scheduler.add_request(make_request("B", 60, 9))

@@ -39,7 +39,7 @@ def test_line_says_how_far_it_is():
     assert progress.line().startswith("1/4 requests, ")
 
 
-def test_nothing_is_drawn_where_nobody_looks():
+def test_nothing_is_drawn_without_a_terminal():
     file = io.StringIO()
     driver, _ = make_driver(Console(file=file, force_terminal=False))
     driver.add(make_request("A", 30, 3))

@@ -22,7 +22,7 @@ def test_the_client_with_the_least_service_is_next(policy_bench: Any) -> None:
 
 
 def test_service_is_read_when_it_counts(policy_bench: Any) -> None:
-    """What decodes cost while nobody was admitted is seen at the next admission."""
+    """The cost of decodes without admissions is seen at the next admission."""
     b = policy_bench("fair", max_num_seqs=3)
     b.add("a0", 4, 40, client="a")
     b.add("a1", 4, 40, client="a")
@@ -32,7 +32,7 @@ def test_service_is_read_when_it_counts(policy_bench: Any) -> None:
     b.add("b1", 4, 2, client="b")
     for _ in range(9):
         assert b.step() == {"a0": 1, "a1": 1, "b0": 1}
-    # Nobody was told anything, but a stands at 8 + 2 * 18 = 44 now, b at 12 + 2 * 9 = 30.
+    # There was no call, but a stands at 8 + 2 * 18 = 44 now, b at 12 + 2 * 9 = 30.
     assert b.step() == {"a0": 1, "a1": 1, "b1": 4}
     b.drain()
 

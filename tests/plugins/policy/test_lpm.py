@@ -88,7 +88,7 @@ def test_without_prefix_caching_it_is_first_come_first_served(policy_bench: Any)
 
 
 def test_salts_and_adapters_keep_prefixes_apart(policy_bench: Any) -> None:
-    """The same tokens under another salt are other tokens: nobody is woken."""
+    """The same tokens under another salt are other tokens: no request is woken."""
     b = policy_bench("lpm", max_num_seqs=1)
     shared = b.tokens(32)
     b.add("a", [*shared, 1], 1, cache_salt="x")

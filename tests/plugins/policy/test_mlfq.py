@@ -15,7 +15,7 @@ def mlfq(policy_bench: Any) -> Any:
     return make
 
 
-def test_whoever_used_up_its_quantum_pauses_for_the_level_above(mlfq: Any) -> None:
+def test_a_used_up_quantum_pauses_for_the_level_above(mlfq: Any) -> None:
     """Quanta of 4, 8 tokens: A falls behind C after 4, behind B after 8 more."""
     b = mlfq()
     a = b.add("A", 2, 20)
@@ -35,7 +35,7 @@ def test_whoever_used_up_its_quantum_pauses_for_the_level_above(mlfq: Any) -> No
 
 
 def test_demotion_needs_no_step_that_asks(mlfq: Any) -> None:
-    """A mark brings it about: without anybody waiting nobody is asked or moved."""
+    """A token timer does it: without waiting requests none is asked about or moved."""
     b = mlfq()
     policy = b.scheduler.components.policy
     b.add("A", 2, 20)

@@ -1,4 +1,4 @@
-"""The queue in which nobody waits for ever: a sorted list, and a clock."""
+"""The queue in which no request waits for ever: a sorted list, and a clock."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_WAIT = 10.0
 
 @define
 class Shared:
-    """What the queue reads of a context."""
+    """The part of a context that the queue reads."""
 
     clock: VirtualClock
 
@@ -106,7 +106,7 @@ def test_the_overdue_are_first_and_then_the_smallest_key(steps: Any) -> None:
         assert all((bench.views[name] in bench.queue) is (name in expected) for name in "ABCDEFGH")
 
 
-def test_without_a_bound_nobody_is_overdue() -> None:
+def test_without_a_bound_no_request_is_overdue() -> None:
     clock = VirtualClock()
     shared: Any = Shared(clock)
     queue = PatientQueue(lambda r: r.num_prompt_tokens, shared, None)

@@ -14,7 +14,7 @@ def test_off_an_urgent_request_waits_for_a_seat(policy_bench: Any) -> None:
     assert b.steps(2) == [{"high": 4}, {"high": 1}]
 
 
-def test_off_nobody_is_asked(policy_bench: Any) -> None:
+def test_off_no_request_is_asked_about(policy_bench: Any) -> None:
     """Not even the victim: today's decisions at today's cost."""
     b = policy_bench("priority", max_num_seqs=1)
     calls = []
@@ -68,7 +68,7 @@ def test_after_some_displacements_a_request_is_immune(policy_bench: Any) -> None
 
 
 def test_another_yields_where_the_least_urgent_is_immune(policy_bench: Any) -> None:
-    """Of two that are less urgent, first the one, then the other; then nobody is left."""
+    """Of two that are less urgent, first the one, then the other; then none is left."""
     b = policy_bench("priority", {"preempts": True}, max_num_seqs=2, max_policy_preemptions=1)
     requests = [b.add("lowest", 4, 30, priority=5), b.add("low", 4, 30, priority=4)]
     b.step()

@@ -52,7 +52,7 @@ def test_a_group_that_never_cools_sets_no_alarm(policy_bench: Any) -> None:
     assert b.order() == ["s1", "new"]
 
 
-def test_an_aborted_request_warms_nobody(policy_bench: Any) -> None:
+def test_an_aborted_request_warms_no_group(policy_bench: Any) -> None:
     b = policy_bench("session", max_num_seqs=1)
     b.add("running", 8, 5)
     b.step()

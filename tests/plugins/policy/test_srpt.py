@@ -34,7 +34,7 @@ def test_as_many_pause_as_wait_and_no_more(policy_bench: Any) -> None:
 
 
 def test_immune_ones_are_passed_over(policy_bench: Any) -> None:
-    """Who has yielded often enough stays; the longest of the others pauses."""
+    """An immune request stays; the longest of the others pauses."""
     b = policy_bench("srpt", max_num_seqs=2, max_policy_preemptions=1)
     b.add("A", 4, 50)
     b.add("B", 4, 40)
@@ -79,8 +79,8 @@ def test_the_longest_is_next_after_a_bounded_wait(policy_bench: Any) -> None:
     assert begun[0] == 11
 
 
-def test_nobody_is_looked_at_while_those_that_wait_are_longer(policy_bench: Any) -> None:
-    """An upper bound of what runs tells that nobody has to pause."""
+def test_no_request_is_looked_at_while_those_that_wait_are_longer(policy_bench: Any) -> None:
+    """An upper bound of running requests shows that none has to pause."""
     b = policy_bench("srpt", max_num_seqs=4)
     for i in range(4):
         b.add(f"r{i}", 4, 20 + i)

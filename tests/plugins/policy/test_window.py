@@ -90,7 +90,7 @@ def test_a_client_with_its_share_of_seats_waits_behind_others(window: Any) -> No
     assert b.scheduler.components.policy._seats == {}
 
 
-def test_a_filter_that_finds_everybody_decides_nothing(window: Any) -> None:
+def test_a_filter_that_matches_all_decides_nothing(window: Any) -> None:
     b = window(seats=2, filters=["share"], max_share=0.5)
     for i in range(3):
         b.add(f"x{i}", 8, 2, client="x")

@@ -29,7 +29,7 @@ def ask(scheduler: Any, request: Any) -> float:
 
 
 def test_class_average_learns_from_what_ends() -> None:
-    """By client; a class that nobody is known of has the average of all."""
+    """By client; a class without known requests has the average of all."""
     scheduler = scheduler_with(by="client")
     driver = Driver(scheduler)
     first = make_request("first", 4, 100, client="a")

@@ -1,4 +1,4 @@
-"""Who yields when blocks run out."""
+"""Choices of victims when blocks run out."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def under(make_bench: Any) -> Any:
 
 
 def choice(b: Any) -> str:
-    """Whom the victim would name now."""
+    """Return the victim of the current state."""
     view = b.scheduler.view
     (needy, *_) = view.running
     chosen: str = b.scheduler.components.victim.choose(view.running, needy, view).request_id
@@ -63,7 +63,7 @@ def test_cost_aware_spares_what_is_shared_and_who_is_nearly_done(under: Any) -> 
     assert choice(b) == "own"
 
 
-def test_random_names_everybody_in_time_and_the_same_for_the_same_seed(under: Any) -> None:
+def test_random_names_every_request_in_time_and_the_same_for_the_same_seed(under: Any) -> None:
     def drawn(seed: int) -> list[str]:
         b = under("random", seed=seed)
         running(b, a=4, b=4, c=4)
@@ -76,7 +76,7 @@ def test_random_names_everybody_in_time_and_the_same_for_the_same_seed(under: An
 
 
 @pytest.mark.parametrize("victim", ["most-blocks", "least-computed", "cost-aware", "random"])
-def test_under_pressure_everybody_ends(under: Any, victim: str) -> None:
+def test_under_pressure_every_request_ends(under: Any, victim: str) -> None:
     b = under(victim, usable=13)
     requests = [b.add(f"r{i}", 5 + 7 * i % 13, 12) for i in range(12)]
     b.drain()

@@ -33,7 +33,7 @@ class LotteryOptions:
 
 
 class Lottery(SchedulingPolicy):
-    """Draws the client whose request is admitted next; within a client, first come.
+    """Draw the client whose request is admitted next; within a client, first come.
 
     A client's chance is its share of the tickets of all clients that wait, so service
     is proportional to tickets and none starves (Waldspurger and Weihl, OSDI 1994).
@@ -61,7 +61,7 @@ class Lottery(SchedulingPolicy):
         self._queue.rekey_group(request.client)
 
     def _ring(self, client: str | None) -> float:
-        """When the client's clock rings next: drawn once, kept until it has won."""
+        """Return the time of the client's next draw, kept until it has won."""
         if client not in self._rings:
             tickets = self.options.tickets.get(client, self.options.default_tickets)
             self._rings[client] = self._now + self.ctx.random.expovariate(tickets)

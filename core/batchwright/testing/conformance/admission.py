@@ -1,4 +1,4 @@
-"""Conformance of gates, controls, limits and resources: who enters, and how much."""
+"""Conformance of gates, controls, limits and resources."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NUM_WAITING = 200
 
 
 class GateConformance(ServingConformance):
-    """Checks a gate: its answers and their reasons, the requests it is asked about, its cost."""
+    """Check a gate: its answers and their reasons, the requests it is asked about, its cost."""
 
     kind: ClassVar[str] = "gate"
     may_refuse: ClassVar[bool] = True
@@ -58,7 +58,7 @@ class GateConformance(ServingConformance):
         assert scheduler.guard.num_interventions == 0
 
     def test_candidates_are_few_however_many_wait(self) -> None:
-        """A request that it skips names a key, or counts against the scan's window."""
+        """A request that it defers names a key, or counts against the scan's window."""
         spy, scheduler = self.spied(scheduler={"max_num_seqs": 8, "scan_window": 16})
         driver = self.driver(scheduler)
         requests = [make_request(f"w{n}", 5, 30, **self.request_fields) for n in range(NUM_WAITING)]
@@ -80,7 +80,7 @@ class GateConformance(ServingConformance):
 
 
 class ControlConformance(ServingConformance):
-    """Checks a step control: its caps, and that they never stop everything."""
+    """Check a step control: its caps, and that they never stop everything."""
 
     kind: ClassVar[str] = "control"
 
@@ -106,7 +106,7 @@ class ControlConformance(ServingConformance):
 
 
 class LimitConformance(ServingConformance):
-    """Checks a limit: its answers are grants, and it says which requests it wants to see."""
+    """Checks of a limit: its answers are numbers of tokens, for the requests that it asks for."""
 
     kind: ClassVar[str] = "limit"
 
@@ -116,7 +116,7 @@ class LimitConformance(ServingConformance):
         self.serve(scheduler, self.arrivals())
         for call in spy.of("max_tokens"):
             num_tokens = call.arguments[1]
-            assert type(call.answer) is int, f"grant() answered {call.answer!r}"
+            assert type(call.answer) is int, f"max_tokens() answered {call.answer!r}"
             assert 0 <= call.answer <= num_tokens
 
     def test_decodes_are_left_alone_unless_it_says_otherwise(self) -> None:
@@ -134,7 +134,7 @@ class LimitConformance(ServingConformance):
 
 
 class ResourceConformance(ServingConformance):
-    """Checks a resource: each reservation ends once, and nothing else does."""
+    """Check a resource: each reservation ends once, and nothing else does."""
 
     kind: ClassVar[str] = "resource"
     may_refuse: ClassVar[bool] = True

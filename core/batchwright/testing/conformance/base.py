@@ -1,4 +1,4 @@
-"""What every conformance class has: the component, and what is asked of any."""
+"""The base of every conformance class: the component, and checks of any kind."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LIMITS = Sizes(
 
 
 class Conformance:
-    """Checks a component against the contract of its kind.
+    """Check a component against the contract of its kind.
 
     Derive the class of the kind and say what is tested; pytest does the rest::
 
@@ -104,7 +104,7 @@ class Conformance:
         return Assembly(config, plugins=self.plugins(cls), clock=VirtualClock()).scheduler()
 
     def plugins(self, cls: type[Any] | None = None) -> PluginManager:
-        """What is offered: all that is installed, and the component."""
+        """All installed plugins, and the component."""
         return _installed().with_component(self.kind, cls or self.component)
 
     def build(self) -> Any:

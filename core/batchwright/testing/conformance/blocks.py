@@ -30,12 +30,12 @@ print(cls(cls.Options(), None).digest(b"the same everywhere").hex())
 
 
 class KVConformance(DecodesConformance):
-    """Checks a KV manager: its books, its transactions, and that looking is free."""
+    """Check a KV manager: its records, its transactions, and lookups without side effects."""
 
     kind: ClassVar[str] = "kv"
 
     def test_allocation_is_a_transaction(self) -> None:
-        """Random allocations and releases: what fails changes nothing, the books stay right."""
+        """Random allocations and frees: a failure changes nothing, the records stay right."""
         kv, views = self._idle()
         chance = random.Random(11)
         for _ in range(NUM_OPERATIONS):
@@ -88,7 +88,7 @@ class KVConformance(DecodesConformance):
             assert kv.hit_length(view) == 0
 
     def test_detached_blocks_stay_out_of_the_pool(self) -> None:
-        """Until they are released: a step in flight may still write to them."""
+        """Until they are freed: a step in flight may still write to them."""
         kv, views = self._idle()
         view = views[0]
         assert kv.allocate(view, view.num_tokens, view.num_tokens) is not None
@@ -102,7 +102,7 @@ class KVConformance(DecodesConformance):
         assert list(kv.audit({})) == []
 
     def test_unpublished_blocks_are_not_found(self) -> None:
-        """When the step that was to compute them failed."""
+        """A lookup finds no block of a failed step."""
         kv, views = self._idle()
         view = views[0]
         assert kv.allocate(view, view.num_tokens, view.num_tokens) is not None
@@ -135,7 +135,7 @@ class KVConformance(DecodesConformance):
         assert set(kv.lookup(view).block_ids) <= set(kv.published_blocks())
 
     def test_audit_sees_what_is_released_twice(self) -> None:
-        """A double release is reported, with prefixes cached or not."""
+        """A double free is reported, with prefixes cached or not."""
         kv, views = self._idle()
         view = views[0]
         assert kv.allocate(view, view.num_tokens, 0) is not None
@@ -183,7 +183,7 @@ class KVConformance(DecodesConformance):
 
 
 class HasherConformance(ServingConformance):
-    """Checks a hasher: the same everywhere, and long enough to stand for equality."""
+    """Check a hasher: the same everywhere, and long enough to stand for equality."""
 
     kind: ClassVar[str] = "hasher"
 
@@ -218,7 +218,7 @@ class HasherConformance(ServingConformance):
 
 
 class EvictionConformance(ServingConformance):
-    """Checks an order of free blocks: each is there once, and what is shown is taken."""
+    """Check an order of free blocks: each is there once, and blocks are taken in order."""
 
     kind: ClassVar[str] = "eviction"
 

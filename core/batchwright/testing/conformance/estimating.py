@@ -20,7 +20,7 @@ NUM_ARRIVALS = 500
 
 
 class EstimatorConformance(Conformance):
-    """Checks an estimator: times are finite, repeat themselves, and grow with the work."""
+    """Check an estimator: times are finite, repeat themselves, and grow with the work."""
 
     kind: ClassVar[str] = "estimator"
 
@@ -63,7 +63,7 @@ class EstimatorConformance(Conformance):
 
 
 class WorkloadConformance(Conformance):
-    """Checks a workload: arrivals in order, that could run, the same at every reading."""
+    """Check a workload: arrivals in order, that could run, the same at every reading."""
 
     kind: ClassVar[str] = "workload"
 
@@ -95,7 +95,7 @@ class WorkloadConformance(Conformance):
         assert first == list(islice(workload.arrivals(), NUM_ARRIVALS)) == self._arrivals()
 
     def test_rate_is_that_of_its_arrivals(self) -> None:
-        """Roughly, where it tells one."""
+        """Roughly, if it has one."""
         workload = self.build()
         arrivals = list(islice(workload.arrivals(), 20 * NUM_ARRIVALS))
         span = arrivals[-1].time - arrivals[0].time

@@ -29,12 +29,12 @@ _NOTHING = SchedulerOutput(
 
 
 class ExecutorConformance(Conformance):
-    """Checks an executor: answers depend on the request alone, not on how it was planned.
+    """Check an executor: answers depend on the request alone, not on how it was planned.
 
     Attributes:
         model: Path of the model that it loads.
         attention: Attention backends that it may choose from, by name.
-        dtype: What the model is computed in; in less than float32 equal logits may be
+        dtype: Type of the model's computation; in less than float32 equal logits may be
             rounded to different answers in different batches.
     """
 
@@ -57,7 +57,7 @@ class ExecutorConformance(Conformance):
         assert self._together() == expected
 
     def test_answers_are_the_same_after_a_restart(self) -> None:
-        """What it has computed is lost and computed again."""
+        """Lost results are computed again."""
         expected = self._alone()
         assert self._together(restart_at=6) == expected
 
@@ -89,7 +89,7 @@ class ExecutorConformance(Conformance):
             assert {name: row for name, row in outputs.items() if row} == expected
 
     def test_unknown_request_may_be_removed(self) -> None:
-        """A request may have ended before it was told of, or while it was taken up."""
+        """A request may have ended before it was added, or while it was taken up."""
         executor, _ = self._ready(NUM_BLOCKS)
         executor.remove_request("never seen")
 

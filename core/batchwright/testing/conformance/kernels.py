@@ -29,15 +29,15 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 class AttentionConformance(Conformance):
-    """Checks an attention backend against dense attention in float64.
+    """Check an attention backend against dense attention in float64.
 
     A case that the backend says it cannot serve is skipped; a decode must be served.
 
     Attributes:
-        device: Where it computes: ``cpu`` or ``cuda``.
+        device: Device: ``cpu`` or ``cuda``.
         head_size: Elements a head, where a case says nothing else.
         block_size: Tokens a block, where a case says nothing else.
-        dtype: What is computed in, where a case says nothing else.
+        dtype: Type of the computation, unless a case has another one.
     """
 
     kind: ClassVar[str] = "attention"

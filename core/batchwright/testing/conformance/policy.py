@@ -19,11 +19,11 @@ NUM_WAITING = 60
 
 
 class PolicyConformance(ServingConformance):
-    """Checks a policy: its keys, its queue, requests that it lets yield, its cost.
+    """Checks of a policy: its keys, its queue, its preemptions, its cost.
 
     Attributes:
-        keeps_places: Whether a request that leaves the queue for a moment returns to its
-            own place. False for a policy that draws lots when a group is queued.
+        keeps_places: True if a request that leaves the queue for a moment returns to its own
+            place. False for a policy that draws random numbers when a group is queued.
     """
 
     kind: ClassVar[str] = "policy"
@@ -38,7 +38,7 @@ class PolicyConformance(ServingConformance):
             assert key == policy.key(request), f"the key of {request.request_id} is not stable"
 
     def test_keys_stay_while_requests_wait(self) -> None:
-        """A key that changes is told to the queue with ``rekey`` before the next step."""
+        """A key that changes is announced to the queue with ``rekey`` before the next step."""
         driver = self.driver(self.scheduler())
         policy = driver.scheduler.components.policy
         arrivals = self.arrivals(5)
@@ -78,7 +78,7 @@ class PolicyConformance(ServingConformance):
         assert len(queue) == 0
 
     def test_queue_restores_a_request_to_its_own_place(self) -> None:
-        """As after a gate has skipped it."""
+        """As after a gate has deferred it."""
         queue = self._waiting().components.policy.queue
         chance, order = random.Random(2), list(queue)
         for size in (1, 4, 4, 12, len(order)):
@@ -122,7 +122,7 @@ class PolicyConformance(ServingConformance):
                 assert not (there and back), f"{one.request_id} and {other.request_id}"
 
     def test_yielding_names_running_requests(self) -> None:
-        """``running_to_preempt`` answers Pause and Release of requests that run."""
+        """``running_to_preempt`` returns Preempt for running requests."""
         spy, scheduler = self.spied()
         self.serve(scheduler, self.arrivals(4))
         for call in spy.of("running_to_preempt"):

@@ -1,4 +1,4 @@
-"""What is asked of every component that takes part in scheduling."""
+"""Checks of every component that takes part in scheduling."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class ServingConformance(Conformance):
     """Random requests are served with the component in the scheduler, all checks on.
 
     Attributes:
-        may_refuse: Whether it may refuse or reject requests; a gate may.
+        may_refuse: True if it may refuse or reject requests; a gate may.
     """
 
     may_refuse: ClassVar[bool] = False
 
     def before_step(self, driver: Driver) -> None:
-        """Called before each step of the tests' runs; e.g. to notify keys that you park on."""
+        """Prepare a step of the tests' runs; e.g. signal keys that requests wait for."""
 
     def arrivals(self, seed: int = 0) -> Arrivals:
         """Requests by the step before which they arrive; new ones at each call."""
@@ -49,7 +49,7 @@ class ServingConformance(Conformance):
         """Run requests to their ends; E1 to E7 and I1 to I6 are checked on the way.
 
         Args:
-            scheduler: What is driven.
+            scheduler: The scheduler that is driven.
             arrivals: Requests by the step before which they arrive.
             depth: Plans in flight.
             aborts: A seed for aborts and a loss of the executor; None: none.
@@ -71,7 +71,7 @@ class ServingConformance(Conformance):
         return driver
 
     def driver(self, scheduler: Scheduler, *, depth: int = 1) -> Driver:
-        """A driver with an executor that has its half of every feature."""
+        """A driver with an executor that has the worker side of every feature."""
         limits = scheduler.sizes
         executor = ScriptedExecutor.standalone(limits.num_blocks, limits.block_size)
         for feature in scheduler.components.features:

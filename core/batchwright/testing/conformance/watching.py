@@ -21,7 +21,7 @@ ODD_DATA: tuple[Any, ...] = (None, 0, -1.5, "", "x", [], {}, {"": None}, object(
 
 
 class ObserverConformance(ServingConformance):
-    """Checks an observer: it decides nothing, raises nothing, and can be summed up."""
+    """Check an observer: it decides nothing, raises nothing, and has a summary."""
 
     kind: ClassVar[str] = "observer"
 
@@ -51,10 +51,10 @@ class ObserverConformance(ServingConformance):
 
 
 class FeatureConformance(ServingConformance):
-    """Checks a feature: its parts, its half in the executor, what it says and hears.
+    """Checks of a feature: its components, its worker side, its metadata.
 
     Attributes:
-        says: What each request of the tests says to it (``Request.features[name]``);
+        says: Data of each request of the tests for it (``Request.features[name]``);
             None: nothing.
     """
 
@@ -80,7 +80,7 @@ class FeatureConformance(ServingConformance):
         assert half is None or isinstance(half, WorkerSide)
 
     def test_check_answers_whatever_it_is_told(self) -> None:
-        """Why a request is refused, or None; odd data is refused, not raised about."""
+        """Odd data is refused with a reason, and raises nothing."""
         scheduler = self.scheduler()
         feature = scheduler.components.features[0]
         (request, *_) = self.arrivals()[0]
@@ -90,12 +90,12 @@ class FeatureConformance(ServingConformance):
 
 
 class CommandConformance(Conformance):
-    """Checks a command: it can be listed and asked for help without doing anything."""
+    """Check a command: it can be listed and asked for help without doing anything."""
 
     kind: ClassVar[str] = "command"
 
     def test_help_is_one_line(self) -> None:
-        """What ``batchwright --help`` shows."""
+        """The line of ``batchwright --help``."""
         assert self.component.help
         assert "\n" not in self.component.help
 

@@ -1,4 +1,4 @@
-"""Conformance of victims, preemption and predictors: who yields, at what price."""
+"""Conformance of victims, preemption and predictors."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from batchwright.testing.spy import Spy
 
 
 class VictimConformance(ServingConformance):
-    """Checks a victim: it names a request that runs, and only when blocks run out."""
+    """Check a victim: it names a request that runs, and only when blocks run out."""
 
     kind: ClassVar[str] = "victim"
 
-    def test_somebody_who_runs_is_named(self) -> None:
+    def test_a_running_request_is_named(self) -> None:
         """In the workload of the tests blocks run out again and again."""
         spy, scheduler = self.spied()
         driver = self.serve(scheduler, self.arrivals())
@@ -43,7 +43,7 @@ class VictimConformance(ServingConformance):
 
 
 class PreemptionConformance(ServingConformance):
-    """Checks a way of preemption: it keeps no tokens, and answers stay right."""
+    """Check a way of preemption: it keeps no tokens, and answers stay right."""
 
     kind: ClassVar[str] = "preemption"
 
@@ -57,7 +57,7 @@ class PreemptionConformance(ServingConformance):
 
 
 class PredictorConformance(ServingConformance):
-    """Checks a predictor, in a scheduler whose policy asks it about every request."""
+    """Check a predictor, in a scheduler whose policy asks it about every request."""
 
     kind: ClassVar[str] = "predictor"
 
@@ -79,7 +79,7 @@ class PredictorConformance(ServingConformance):
         assert len(predictor.output_tokens(views)) == len(views)
 
     def test_batch_answers_what_single_requests_do(self) -> None:
-        """Who is asked about beside a request does not change its estimate."""
+        """Other requests in a call do not change the estimate of one."""
         predictor, views = self._predictor()
         together = list(predictor.output_tokens(views))
         assert together == [one for view in views for one in predictor.output_tokens([view])]

@@ -29,7 +29,7 @@ class Figure:
     Args:
         charts: The charts.
         styles: Looks of the series, by name.
-        title: Text for screen readers.
+        title: Text alternative.
     """
 
     charts: Sequence[LineChart]

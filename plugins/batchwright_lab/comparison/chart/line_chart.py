@@ -50,7 +50,7 @@ class Line:
         points: In order of x; an x that is a text is a place on an axis of words.
         band: Least and greatest y at each point; empty: none.
         notes: Text that a pointer is told at each point; empty: the line has but a few marks.
-        is_step: Whether a value holds until the next point.
+        is_step: True if a value holds until the next point.
     """
 
     name: str
@@ -98,8 +98,8 @@ class LineChart:
         name: Name of the figure, with its unit.
         x_name: Name of the x axis, with its unit.
         lines: The series.
-        log_x: Whether x is logarithmic.
-        y_may_be_log: Whether y is logarithmic if its values differ by much.
+        log_x: True if x is logarithmic.
+        y_may_be_log: True if y is logarithmic if its values differ by much.
         y_top: Greatest y; None: that of the lines.
         x_ticks: Values to write along the x axis; None: round ones.
     """

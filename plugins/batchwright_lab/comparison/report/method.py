@@ -20,7 +20,7 @@ _MOST_FILES: Final = 6
 
 
 def oracle_stamp(outcomes: Iterable[Outcome]) -> str:
-    """Name the components that know more than they can in service; empty if there is none."""
+    """Return the components with more knowledge than in service; empty if there are none."""
     found = {
         f"{o.policy}: {', '.join(o.record['oracles'])}" for o in outcomes if o.record.get("oracles")
     }
@@ -67,7 +67,7 @@ def facts(outcomes: Sequence[Outcome], summary: Summary, setup: Setup) -> Iterat
 
 
 def _chance(is_closed_loop: bool) -> str:
-    """Tell what policies have in common with a seed."""
+    """Return the random streams that policies share with one seed."""
     drawn = (
         "arrivals, lengths, prefixes, caps and a policy's own lots are drawn from streams of "
         "their own that depend on the seed alone: with a seed, "
@@ -101,7 +101,7 @@ def _component(records: Iterable[Any], kind: str) -> str:
 
 
 def _all(records: Iterable[Any], get: Any) -> str:
-    """Join the answers of cells, each once."""
+    """Return the values of cells: each once."""
     return "; ".join(dict.fromkeys(filter(None, map(get, records))))
 
 

@@ -1,4 +1,4 @@
-"""The table below the answer: ranks, and the figures of each policy."""
+"""The table below the answer: the ranking, and further figures of each policy."""
 
 from __future__ import annotations
 

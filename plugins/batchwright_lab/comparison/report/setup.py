@@ -20,7 +20,7 @@ class Setup:
     Args:
         command: The command line.
         seeds: Of all streams of chance.
-        targets: How fast is fast enough.
+        targets: Latency targets.
         starved_after: Seconds for which a request may be passed over.
         warmup: Requests that arrive before it (seconds) are left out of the figures.
     """

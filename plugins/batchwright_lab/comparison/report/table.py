@@ -16,7 +16,7 @@ class Td:
     Args:
         text: Plain text.
         below: A second line, smaller.
-        is_best: Whether it is the best of its column.
+        is_best: True if it is the best of its column.
         place: Rank before the text, such as ``1.``.
         style: Look of a policy, shown before its name; None: it is no policy's name.
     """
@@ -35,7 +35,7 @@ class Table:
     Args:
         head: Names of columns.
         rows: Their cells.
-        caption: What it shows.
+        caption: Its caption.
         num_names: Columns on the left that hold names, not numbers.
     """
 

@@ -1,4 +1,4 @@
-"""Writes the report, and the figures that stand alone."""
+"""Write the report, and the figures that stand alone."""
 
 from __future__ import annotations
 

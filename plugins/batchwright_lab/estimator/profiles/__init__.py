@@ -27,7 +27,7 @@ def find_profile(name: str, folder: Path, path: str) -> Path:
 
     Args:
         name: Of one that ships, or a folder.
-        folder: Where a relative one starts.
+        folder: Start of a relative path.
         path: TOML path of the option that names it.
 
     Raises:
