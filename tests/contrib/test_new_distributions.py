@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from batchwright.config import LIST_KINDS, SELECTORS
 from batchwright_cli.commands.new import NewCommand
-from batchwright_cli.scaffold.scaffold import KINDS
+from batchwright_cli.scaffold.scaffold import KINDS, Scaffold
 
 pytestmark = [pytest.mark.install, pytest.mark.slow]
 
@@ -47,6 +47,14 @@ def test_all_are_listed(environment: Path, tmp_path: Path, run: Any) -> None:
     assert listed["broken"] == []
     found = {(c["kind"], c["name"], c["distribution"]) for c in listed["components"]}
     assert found >= {(kind, f"my-{kind}", f"batchwright-my-{kind}") for kind in KINDS}
+
+
+def test_light_environment_writes_them(environment: Path, tmp_path: Path, run: Any) -> None:
+    """The wheel holds the templates, and no extra is needed."""
+    for kind in KINDS:
+        run(environment / "batchwright", "new", kind, f"other-{kind}", cwd=tmp_path)
+        source = tmp_path / f"batchwright-other-{kind}/src/batchwright_other_{kind}/__init__.py"
+        assert source.read_text() == Scaffold(kind, f"other-{kind}").source()
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in NEEDS_MORE])

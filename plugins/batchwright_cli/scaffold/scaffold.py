@@ -11,6 +11,7 @@ from typing import Final
 from attrs import frozen
 
 from batchwright.config import LIST_KINDS, SELECTORS
+from batchwright.hookspecs import component_kinds
 
 __all__ = ["KINDS", "Scaffold", "name_problem"]
 
@@ -18,11 +19,7 @@ _TEMPLATES: Final = files("batchwright_cli.scaffold") / "templates"
 _SUFFIX: Final = ".py.txt"
 
 KINDS: Final = tuple(
-    sorted(
-        path.name.removesuffix(_SUFFIX)
-        for path in _TEMPLATES.iterdir()
-        if path.name.endswith(_SUFFIX)
-    )
+    kind for kind in sorted(component_kinds()) if (_TEMPLATES / (kind + _SUFFIX)).is_file()
 )
 """Kinds that have a template of a component: ``templates/KIND.py.txt``."""
 
