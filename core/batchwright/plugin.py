@@ -22,7 +22,13 @@ from batchwright.exceptions import (
 )
 from batchwright.hookspecs import hookimpl
 from batchwright.lazy_component import LazyComponent
-from batchwright.messages import ModelOutput, SchedulerOutput, StepOutputs
+from batchwright.messages import (
+    BlockCopy,
+    ModelOutput,
+    NewRequestData,
+    SchedulerOutput,
+    StepOutputs,
+)
 from batchwright.option import option
 from batchwright.protocols import (
     Arrival,
@@ -57,7 +63,8 @@ from batchwright.protocols import (
     WorkerSide,
     Workload,
 )
-from batchwright.protocols.kv import NO_HIT
+from batchwright.protocols.attention import AttentionBatch, AttentionSpec, LayerCall
+from batchwright.protocols.kv import NO_HIT, DetachCause
 from batchwright.queues import GroupedQueue, KeyedQueue, Ticket, WaitingQueue, WindowQueue
 from batchwright.request import CacheKey, Finish, Request, RequestStatus
 from batchwright.request_view import RequestView
@@ -72,7 +79,10 @@ __all__ = [
     "Admit",
     "Arrival",
     "AttentionBackend",
+    "AttentionBatch",
+    "AttentionSpec",
     "BatchwrightError",
+    "BlockCopy",
     "CacheKey",
     "Caps",
     "Clock",
@@ -82,6 +92,7 @@ __all__ = [
     "Context",
     "Control",
     "Defer",
+    "DetachCause",
     "Estimator",
     "Eviction",
     "Executor",
@@ -95,6 +106,7 @@ __all__ = [
     "InvariantError",
     "KVManager",
     "KeyedQueue",
+    "LayerCall",
     "LazyComponent",
     "Lifecycle",
     "Limit",
@@ -103,6 +115,7 @@ __all__ = [
     "ModelOutput",
     "ModelSettings",
     "Need",
+    "NewRequestData",
     "Observer",
     "PluginError",
     "Predictor",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -11,9 +13,15 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from batchwright.hookspecs import component_kinds
 from batchwright.plugin_manager import PluginManager
+from batchwright.testing.conformance import CONFORMANCE
 from batchwright_cli.commands.new import NewCommand
 from batchwright_cli.scaffold.scaffold import KINDS, Scaffold
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = "src/batchwright_my_own/__init__.py"
+TEST = "tests/test_my_own.py"
 
 
 @pytest.fixture(autouse=True)
@@ -37,21 +45,61 @@ def test_distribution_is_complete_and_offers_its_component(kind: str) -> None:
     source = folder / "src" / "batchwright_my_own" / "__init__.py"
     plugins = PluginManager.discover([source])
     found = plugins.find(kind, "my-own")
-    assert found.cls.__name__ == f"MyOwn{kind.capitalize()}"
+    assert found.cls.__name__ == Scaffold(kind, "my-own").component
     assert plugins.broken == []
 
 
+def test_every_kind_has_a_template() -> None:
+    assert list(KINDS) == sorted(component_kinds())
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_sources_are_clean(kind: str) -> None:
-    """The output passes the linter and the formatter of this repository."""
-    assert new(kind, "my-own").exit_code == 0
-    command = [sys.executable, "-m", "ruff"]
-    settings = ["--config", str(Path(__file__).parents[2] / "pyproject.toml")]
-    for arguments in (["check", "--ignore", "D,I001,TC002"], ["format", "--check"]):
-        done = subprocess.run(
-            [*command, *arguments, *settings, "batchwright-my-own"], capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+def test_component_imports_what_is_public_to_authors(kind: str) -> None:
+    """One import line of Batchwright, in the component and in its test."""
+    files = Scaffold(kind, "my-own").files()
+    imported = re.findall(r"(?m)^ *(?:from|import) (batchwright\b[\w.]*)", files[SOURCE])
+    assert imported == ["batchwright.plugin"]
+    imported = re.findall(r"(?m)^ *(?:from|import) (batchwright\b[\w.]*)", files[TEST])
+    assert imported == ["batchwright.testing.conformance"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_its_test_derives_the_conformance_class_of_the_kind(kind: str) -> None:
+    assert f"({CONFORMANCE[kind].__name__}):" in Scaffold(kind, "my-own").files()[TEST]
+
+
+def test_sources_are_clean() -> None:
+    """What is written passes the linter and the formatter of this repository, and its own."""
+    for kind in KINDS:
+        assert new(kind, f"my-{kind}").exit_code == 0
+    ours = ["--config", str(ROOT / "pyproject.toml")]
+    for settings in (ours, []):
+        tool(["ruff", "check", "--ignore", "D,I001,TC002", *settings])
+        tool(["ruff", "format", "--check", *settings])
+
+
+@pytest.mark.slow
+def test_types_are_complete() -> None:
+    """All that is written passes mypy --strict."""
+    paths, packages = [ROOT / "core", ROOT / "plugins"], []
+    for kind in KINDS:
+        assert new(kind, f"my-{kind}", "--output", kind).exit_code == 0
+        paths.append(Path(kind, "src").absolute())
+        packages += ["-p", f"batchwright_my_{kind}"]
+    settings = ["--strict", "--config-file=", "--ignore-missing-imports"]
+    tool(["mypy", *settings, *packages], MYPYPATH=os.pathsep.join(map(str, paths)))
+
+
+def tool(command: list[str], **environment: str) -> str:
+    """Run a tool that must find nothing wrong; return what it said."""
+    done = subprocess.run(
+        [sys.executable, "-m", *command],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 @pytest.mark.parametrize(
@@ -98,6 +146,8 @@ def test_unknown_kind_lists_the_kinds() -> None:
         ("gate", "gate", "MyGate"),
         ("gate", "first-gate", "FirstGate"),
         ("policy", "two-words", "TwoWordsPolicy"),
+        ("kv", "kv", "MyKV"),
+        ("kv", "plain-kv", "PlainKV"),
     ],
 )
 def test_class_is_named_after_name_and_kind(kind: str, name: str, component: str) -> None:

@@ -4,10 +4,13 @@ A fence says what its block is:
 
 - ``python``: runs by itself; ``continue`` goes on where the block before it ended;
   ``file=PATH`` is the content of that file (under ``tmp/`` it is written there);
-  ``excerpt=PATH:NAME`` is a piece of it (see ``test_excerpts``), and runs nowhere.
+  ``excerpt=PATH:NAME`` is a piece of it (see ``test_excerpts``), and runs nowhere;
+  ``new=KIND`` is what ``batchwright new KIND`` writes under the name of the file.
 - ``toml``: a configuration, relative to ``examples/``; ``load=PATH`` loads a plugin that
-  another block wrote, ``plugin=MODULE`` a package of ``contrib/``; ``project`` is none.
+  another block wrote, ``plugin=MODULE`` a package of ``contrib/``; ``project`` is none;
+  ``file=PATH`` is the content of that file, and relative to its folder.
 - ``console``: commands behind ``$``; ``exit=N`` says how they end; ``model`` needs one;
+  ``load=PATH,PATH`` needs files that other blocks wrote;
   ``picture=PATH`` is the picture that a comparison makes, the block behind it what it answers;
   ``continue`` goes on in the folder that the block before it left.
 - ``sh``: ``make`` and ``pip`` as a newcomer types them; ``not-run`` are commands that are
@@ -35,8 +38,10 @@ import pytest
 from attrs import frozen
 
 from batchwright.config import Config, check_components
+from batchwright.hookspecs import component_kinds
 from batchwright.plugin_manager import PluginManager
 from batchwright.version import PLUGIN_API_VERSIONS
+from batchwright_cli.scaffold.scaffold import Scaffold
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [
@@ -169,19 +174,24 @@ def test_toml_block_is_a_valid_configuration(
         (source,) = ROOT.glob(f"contrib/*/src/{name}")
         monkeypatch.syspath_prepend(source.parent)
         extra.append(import_module(name))
-    config = Config.from_dict(table, base_path=ROOT / "examples")
-    paths = [*config.plugin_paths, *written_by_blocks(block, workspace)]
+    written = written_by_blocks(block, workspace)
+    own = block.flags.get("file", "")
+    folder = (workspace / own).parent if own else ROOT / "examples"
+    config = Config.from_dict(table, base_path=folder)
+    paths = config.plugin_paths if own else [*config.plugin_paths, *written]
     check_components(config, PluginManager.discover(paths, extra=extra))
 
 
 def written_by_blocks(block: Block, workspace: Path) -> list[Path]:
-    """The file that a block loads, written as the block says that holds it."""
-    if "load" not in block.flags:
-        return []
-    (source,) = (b for b in BLOCKS if b.flags.get("file") == block.flags["load"])
-    path = workspace / block.flags["load"]
-    path.write_text(source.text)
-    return [path]
+    """Write the files that a block needs as the blocks say that hold them."""
+    names = block.flags.get("load", "")
+    return [written(name, workspace) for name in names.split(",") if name]
+
+
+def written(name: str, workspace: Path) -> Path:
+    (source,) = (b for b in BLOCKS if b.flags.get("file") == name)
+    (workspace / name).write_text(source.text)
+    return workspace / name
 
 
 def in_tiers(blocks: Iterable[Block]) -> list[Any]:
@@ -193,9 +203,31 @@ def in_tiers(blocks: Iterable[Block]) -> list[Any]:
     ]
 
 
+@pytest.mark.parametrize("block", [b for b in BLOCKS if "new" in b.flags], ids=str)
+def test_component_of_a_page_is_what_new_writes(block: Block) -> None:
+    name = Path(block.flags["file"]).stem.replace("_", "-")
+    assert block.text == Scaffold(block.flags["new"], name).source()
+
+
+def test_every_kind_has_a_page_that_writes_one() -> None:
+    pages = [b.text for b in BLOCKS if b.kind == "python" and "docs" in b.document.parts]
+    shown = set(re.findall(r"def batchwright_register_(\w+)", "".join(pages)))
+    assert shown == set(component_kinds())
+
+
+def test_component_of_a_how_to_is_tested_by_its_page() -> None:
+    """Each page runs the conformance class of the kind on what it writes."""
+    for page in (ROOT / "docs" / "how-to").glob("write-a*.md"):
+        blocks = blocks_of(page)
+        (path,) = (b.flags["file"] for b in blocks if b.flags.get("file", "").endswith(".py"))
+        tested = [b for b in blocks if f"$ pytest --batchwright {path} -q" in b.text]
+        assert tested, f"{page.name} has no console block that tests {path}"
+
+
 @pytest.mark.parametrize("block", in_tiers(of_kind("console")))
 def test_command_works(block: Block, workspace: Path) -> None:
     for part in continued(block):
+        written_by_blocks(part, workspace)
         for command in commands(part):
             done = call(command, workspace)
             assert done.returncode == int(part.flags.get("exit", 0)), done.stderr + done.stdout

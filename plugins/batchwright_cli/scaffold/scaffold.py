@@ -4,91 +4,40 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from importlib.resources import files
 from string import Template
 from typing import Final
 
 from attrs import frozen
 
-from batchwright_cli.scaffold.sources import SOURCES
+from batchwright.config import LIST_KINDS, SELECTORS
+from batchwright.hookspecs import component_kinds
 
 __all__ = ["KINDS", "Scaffold", "name_problem"]
 
-KINDS: Final = tuple(sorted(SOURCES))
-"""Kinds that there is a source for."""
+_TEMPLATES: Final = files("batchwright_cli.scaffold") / "templates"
+_SUFFIX: Final = ".py.txt"
+
+KINDS: Final = tuple(
+    kind for kind in sorted(component_kinds()) if (_TEMPLATES / (kind + _SUFFIX)).is_file()
+)
+"""Kinds that have a template of a component: ``templates/KIND.py.txt``."""
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 
-_PYPROJECT = Template("""\
-[build-system]
-requires = ["hatchling>=1.26"]
-build-backend = "hatchling.build"
+_CLASS_WORDS: Final = {"kv": "KV"}
+"""Kinds whose word in the names of classes is not the capitalized kind."""
 
-[project]
-name = "$distribution"
-version = "0.1.0"
-description = "The $kind $name for Batchwright."
-readme = "README.md"
-requires-python = ">=3.11"
-dependencies = ["attrs>=24.2", "batchwright>=0.1"]
+_REQUIREMENTS: Final = {"attention": ', "torch>=2.5"', "command": ', "click>=8.1"'}
+"""Imports of a template beyond attrs and Batchwright."""
 
-[project.optional-dependencies]
-test = ["pytest>=8.3"]
-
-[project.entry-points.batchwright]
-$name = "$package"
-
-[tool.hatch.build.targets.wheel]
-packages = ["src/$package"]
-
-[tool.pytest.ini_options]
-testpaths = ["tests"]
-""")
-
-_TEST = Template('''\
-"""$component keeps the contract of its kind."""
-
-from $package import $component
-
-from batchwright.testing.conformance import $conformance
-
-
-class Test$component($conformance):
-    component = $component$options
-''')
-
-_README = Template("""\
-# $distribution
-
-The $kind `$name` for Batchwright.
-
-    pip install $distribution
-
-Installing it activates nothing; the TOML file does:
-
-    $selection
-
-Its options are in `batchwright plugins`.
-
-## Working on it
-
-    pip install -e '.[test]'
-    pytest
-
-`tests/` checks what is promised of every $kind: that no request is lost, no answer depends
-on it, equal seeds decide equally. Add what is promised of this one.
-""")
-
-_SELECTIONS: Final = {
-    "policy": '[scheduler]\n    policy = "{name}"',
-    "victim": '[scheduler]\n    victim = "{name}"',
+_TEST_ATTRIBUTES: Final = {
+    "feature": 'says = "ada"\n    options = {"budget": 50, "tokens": 4}',
+    "gate": 'options = {"tokens": 10, "requests": 1}',
+    "limit": 'options = {"tokens": 8}',
+    "resource": 'request_fields = {"adapter": "ada"}',
 }
-
-
-_OPTIONS: Final = {
-    "gate": '\n    options = {"tokens": 10, "requests": 1}',
-    "limit": '\n    options = {"tokens": 8}',
-}
-"""With which a component matters in the small workloads of its test."""
+"""Attributes with which a component matters in the small workloads of its test."""
 
 
 @frozen
@@ -117,32 +66,55 @@ class Scaffold:
     def component(self) -> str:
         """Name of its class."""
         words = "".join(word.capitalize() for word in self.name.split("-"))
-        suffix = self.kind.capitalize()
-        return f"My{suffix}" if words == suffix else words.removesuffix(suffix) + suffix
+        capitalized, suffix = self.kind.capitalize(), self._class_word
+        return f"My{suffix}" if words == capitalized else words.removesuffix(capitalized) + suffix
 
     def files(self) -> Mapping[str, str]:
         """The files, by their path in the distribution."""
-        values = {
-            "kind": self.kind,
-            "name": self.name,
-            "distribution": self.distribution,
-            "package": self.package,
-            "component": self.component,
-            "conformance": f"{self.kind.capitalize()}Conformance",
-            "options": _OPTIONS.get(self.kind, ""),
-            "selection": self._selection(),
-        }
         return {
-            "pyproject.toml": _PYPROJECT.substitute(values),
-            "README.md": _README.substitute(values),
-            f"src/{self.package}/__init__.py": SOURCES[self.kind].substitute(values),
+            "pyproject.toml": self._filled("pyproject.toml.txt"),
+            "README.md": self._filled("README.md.txt"),
+            f"src/{self.package}/__init__.py": self.source(),
             f"src/{self.package}/py.typed": "",
-            f"tests/test_{self.name.replace('-', '_')}.py": _TEST.substitute(values),
+            f"tests/test_{self.name.replace('-', '_')}.py": self._filled("test_component.txt"),
         }
 
-    def _selection(self) -> str:
-        default = '[[{kind}]]\n    use = "{name}"'
-        return _SELECTIONS.get(self.kind, default).format(kind=self.kind, name=self.name)
+    def source(self) -> str:
+        """The module of the component."""
+        return self._filled(self.kind + _SUFFIX)
+
+    @property
+    def _class_word(self) -> str:
+        return _CLASS_WORDS.get(self.kind, self.kind.capitalize())
+
+    def _filled(self, template: str) -> str:
+        attributes = _TEST_ATTRIBUTES.get(self.kind, "")
+        text = (_TEMPLATES / template).read_text(encoding="utf-8")
+        return Template(text).substitute(
+            kind=self.kind,
+            name=self.name,
+            distribution=self.distribution,
+            package=self.package,
+            component=self.component,
+            conformance=f"{self._class_word}Conformance",
+            attributes=f"\n    {attributes}" if attributes else "",
+            requirements=_REQUIREMENTS.get(self.kind, ""),
+            use=self._use(),
+        )
+
+    def _use(self) -> str:
+        """The paragraph of the README that says how the component is used."""
+        if self.kind in SELECTORS:
+            section, _, option = SELECTORS[self.kind].partition(".")
+            lines = f'[{section}]\n    {option} = "{self.name}"'
+        elif self.kind in LIST_KINDS:
+            lines = f'[[{self.kind}]]\n    use = "{self.name}"'
+        else:  # a command
+            return f"Installing it adds a command:\n\n    batchwright {self.name} --help"
+        return (
+            f"Installing it activates nothing; the TOML file does:\n\n    {lines}\n\n"
+            f"Its options are listed by `batchwright plugins {self.kind} {self.name}`."
+        )
 
 
 def name_problem(name: str) -> str | None:
