@@ -11,31 +11,10 @@ PAGE = ROOT / "docs" / "explanation" / "architecture.md"
 FOLDERS = [ROOT / "core" / "batchwright", ROOT / "plugins", ROOT]
 """Where a path on the page may start from."""
 NAMED = re.compile(r"`([\w/]+(?:\.py|/))`")
-ON_THE_WAY = {
-    "scheduler/admission.py",
-    "scheduler/admission_attempt.py",
-    "scheduler/admission_outcome.py",
-    "scheduler/begin_step.py",
-    "scheduler/ending.py",
-    "scheduler/in_flight.py",
-    "scheduler/offers.py",
-    "scheduler/parts.py",
-    "scheduler/policy_preemption.py",
-    "scheduler/preemption.py",
-    "scheduler/readings.py",
-    "scheduler/step_in_progress.py",
-    "scheduler/turn.py",
-    "scheduler/waiting.py",
-}
-"""Modules that come when the scheduler is merged; ``callers/`` and what it holds as well."""
 
 
 def is_there(path: str) -> bool:
     return any((folder / path).exists() for folder in FOLDERS)
-
-
-def is_on_the_way(path: str) -> bool:
-    return path in ON_THE_WAY or path.startswith("callers/")
 
 
 def names_on_the_page() -> set[str]:
@@ -43,8 +22,7 @@ def names_on_the_page() -> set[str]:
 
 
 def test_paths_on_the_page_exist() -> None:
-    missing = [path for path in sorted(names_on_the_page()) if not is_there(path)]
-    assert [path for path in missing if not is_on_the_way(path)] == []
+    assert [path for path in sorted(names_on_the_page()) if not is_there(path)] == []
 
 
 def test_paths_in_its_pictures_are_on_the_page() -> None:
