@@ -8,27 +8,24 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from batchwright.clock import Clock, MonotonicClock
-from batchwright.exceptions import OUTSIDE, ExecutorError, RequestRefusedError, StepError
+from batchwright.clock import Clock
+from batchwright.exceptions import StepError
 from batchwright.messages import ModelOutput, RequestOutput, SchedulerOutput, StepOutputs
 from batchwright.phases import BOOKKEEPING, SCHEDULING, Decisions, Phases
 from batchwright.protocols import Executor, ModelInfo, Tokenizer
-from batchwright.request import Request, RequestStatus
+from batchwright.request import Request
 from batchwright.sampling_params import SamplingParams
 from batchwright.scheduler import Scheduler
 from batchwright_engine.answer import Answer
-from batchwright_engine.detokenizer import Detokenizer
+from batchwright_engine.answers import Answers
+from batchwright_engine.idle_engine import IdleEngine
 from batchwright_engine.pipeline import BackgroundPipeline, Pipeline
-from batchwright_engine.prompt import Prompt, encode, several, with_stop_ids
+from batchwright_engine.prompt import Prompt, make_request, paired
+from batchwright_engine.restarts import Restarts
 
 _log = logging.getLogger("batchwright.engine")
-
-LONGEST_SLEEP: Final = 1.0
-"""Seconds that a step sleeps at most, where only an event outside can go on."""
-POLL: Final = 0.005
-"""Seconds between two looks at a resource that gives no signal."""
 
 
 class Engine:
@@ -61,15 +58,14 @@ class Engine:
         self.model = model
         self.phases = executor.phases = Phases(scheduler.clock)
         self.decisions = Decisions()
-        self._max_restarts = max_restarts
-        self._num_failures = 0
+        self._restarts = Restarts(executor, max_restarts)
         overlaps = scheduler.pipeline_depth > 1 and executor.runs_in_background
         self._pipeline = (BackgroundPipeline if overlaps else Pipeline)(executor, self.phases)
-        self._answers: dict[str, Answer] = {}
+        self._answers = Answers(scheduler)
         self._ids = itertools.count()
         self._lock = threading.RLock()  # of all that the scheduler and the answers hold
         self._driver = threading.Lock()  # held while a step goes on
-        self._tells_sleep = False
+        self._idle = IdleEngine(scheduler, executor)
 
     @classmethod
     def from_config(
@@ -133,23 +129,11 @@ class Engine:
         """
         if request_id is None:
             request_id = f"request-{next(self._ids)}"
-        params = sampling_params or SamplingParams()
-        if params.stop:
-            params = with_stop_ids(self.model, request_id, params)
-        try:
-            request = Request(
-                request_id=request_id,
-                prompt_token_ids=encode(self.tokenizer, request_id, prompt),
-                sampling_params=params,
-                eos_token_id=self.model.eos_token_ids,
-                **fields,
-            )
-        except ValueError as error:  # of its token ids
-            raise RequestRefusedError(request_id, str(error)) from error
+        request = make_request(self.model, request_id, prompt, sampling_params, fields)
         answer = Answer(request, self.tokenizer)
         with self._lock:
             self.submit(request)
-            self._answers[request_id] = answer
+            self._answers.by_id[request_id] = answer
         self.scheduler.bell.ring()
         return request_id
 
@@ -193,9 +177,9 @@ class Engine:
             if outputs is None:
                 return []
             if plan.is_empty and not outputs.finished and not self._pipeline.plans:
-                self._wait(num_rings)
+                self._idle.wait(num_rings)
             elif not plan.is_empty:
-                self._tells_sleep = False
+                self._idle.has_warned = False
             return given
         finally:
             self._driver.release()
@@ -251,7 +235,7 @@ class Engine:
             if is_step:
                 self._pipeline.lap(BOOKKEEPING)
             # Before the lock is left: an id whose end is reported may be used again.
-            return plan, outputs, self._collect(outputs) if self._answers else []
+            return plan, outputs, self._answers.collect(outputs) if self._answers.by_id else []
 
     def generate(
         self,
@@ -272,28 +256,18 @@ class Engine:
             ValueError: There are more or fewer sampling parameters than prompts.
             RequestRefusedError: One of the prompts could never run.
         """
-        asked = several(prompts)
-        if sampling_params is None or isinstance(sampling_params, SamplingParams):
-            params = [sampling_params] * len(asked)
-        else:
-            params = list(sampling_params)
-        if len(params) != len(asked):
-            raise ValueError(
-                f"generate() got {len(asked)} prompts and {len(params)} sampling parameters; "
-                "give one for all, or one for each"
-            )
-        return self._generate(asked, params)
+        return self._generate(paired(prompts, sampling_params))
 
     def _generate(
-        self, prompts: Sequence[Prompt], params: Sequence[SamplingParams | None]
+        self, asked: Sequence[tuple[Prompt, SamplingParams | None]]
     ) -> Iterator[RequestOutput]:
         mine: dict[str, None] = {}
         ended: deque[RequestOutput] = deque()
         try:
-            for prompt, each in zip(prompts, params, strict=True):
-                request_id = self.add(prompt, each)
+            for prompt, params in asked:
+                request_id = self.add(prompt, params)
                 mine[request_id] = None
-                self._answers[request_id].ended = ended
+                self._answers.by_id[request_id].ended = ended
             while mine:
                 self.step()
                 while ended:  # in this step, or in one of the caller's since the last answer
@@ -302,7 +276,7 @@ class Engine:
                     yield output
         finally:
             for request_id in mine:  # of those that ended in the last step, too
-                self._answers.pop(request_id, None)
+                self._answers.by_id.pop(request_id, None)
             self.abort(mine)
         while self._pipeline.plans and not self.scheduler.requests:
             # No caller wants its results, but it holds blocks. Its time is of no step.
@@ -341,114 +315,12 @@ class Engine:
         try:
             output = self._pipeline.take()
         except Exception as error:
-            self._failed(f"in step {plan.step_id}", error)
+            self._restarts.count(f"in step {plan.step_id}", error)
             self._pipeline.clear()
             with self._lock:
                 self.scheduler.recover()
-            self._restart()
+            self._restarts.restart(self._pipeline.call)
             return None
         if not plan.is_empty:
-            self._num_failures = 0
+            self._restarts.num_failures = 0
         return output
-
-    def _restart(self) -> None:
-        """Restart the executor, as often as it may fail.
-
-        Raises:
-            ExecutorError: It failed too often in a row.
-        """
-        while True:
-            try:
-                return self._pipeline.call(self.executor.recover)
-            except Exception as error:
-                self._failed("in restart()", error)
-
-    def _failed(self, where: str, error: Exception) -> None:
-        """Count a failure of the executor.
-
-        Raises:
-            ExecutorError: It is one too many in a row.
-        """
-        self._num_failures += 1
-        label, what = self.executor.ctx.label, f"{type(error).__name__}: {error}"
-        if self._num_failures > self._max_restarts:
-            raise ExecutorError(
-                f"{label} failed {self._num_failures} times in a row; last {where}: {what} "
-                "(executor.max_restarts)"
-            ) from error
-        message = "%s failed %s (%s); every request in flight is put back"
-        _log.warning(message, label, where, what)
-
-    def _wait(self, num_rings: int) -> None:
-        """Sleep until a signal, a request or an abort comes, since nothing could be computed.
-
-        At most until the next clock timer, and at most a second, so that what drives the engine
-        may look at other things.
-
-        Args:
-            num_rings: Rings of the scheduler's bell before the step was planned.
-        """
-        scheduler, clock, seconds = self.scheduler, self.scheduler.clock, LONGEST_SLEEP
-        if scheduler.has_signals:
-            return  # some request was woken
-        guard, alarm = scheduler.guard, scheduler.next_timer
-        if alarm is not None and not isinstance(clock, MonotonicClock):
-            clock.wait_until(alarm)
-            return
-        if alarm is not None:
-            seconds = max(0.0, min(seconds, alarm - clock.now()))
-        elif guard.awaits_outside and not self._tells_sleep:
-            self._tells_sleep = True
-            _log.warning("nothing can be computed before an event outside: %s", self._waiting())
-        if self.executor.has_worker_sides or guard.awaits_resource or scheduler.view.is_paused:
-            seconds = min(seconds, POLL)  # what comes of it rings no bell
-        elif alarm is None and not guard.awaits_outside:
-            return  # the progress guard will step in
-        scheduler.bell.wait(num_rings, seconds)
-
-    def _waiting(self) -> str:
-        """Some requests that wait, and why."""
-        requests = list(self.scheduler.requests.values())[:5]
-        return ", ".join(f"{r.request_id} ({r.waiting_reason})" for r in requests)
-
-    def _collect(self, step: StepOutputs) -> list[RequestOutput]:
-        """Make outputs of what a step brought."""
-        tokens = dict(zip(step.req_ids, step.new_token_ids, strict=True))
-        for request_id in step.finished:
-            tokens.setdefault(request_id, [])
-        outputs = []
-        for request_id, new in tokens.items():
-            answer = self._answers.get(request_id)
-            if answer is None:
-                continue  # it was added to the scheduler directly
-            self._extend(answer, new, step)
-            if request_id in step.finished:
-                finish = step.finished[request_id]
-                answer.end(finish.reason, finish.detail)
-            output = answer.give()
-            outputs.append(output)
-            if output.finish_reason is not None:
-                del self._answers[request_id]
-                if answer.ended is not None:
-                    answer.ended.append(output)
-        return outputs
-
-    def _extend(self, answer: Answer, tokens: list[int], step: StepOutputs) -> None:
-        """Add a step's tokens to an answer; end the request if its text has ended, or fails."""
-        request_id = answer.request.request_id
-        try:
-            answer.extend(tokens, step.logprobs.get(request_id))
-            stop = answer.text.stopped_by
-        except OUTSIDE:
-            raise
-        except BaseException as error:  # one request's fault alone
-            _log.warning("request %r: its text cannot be made", request_id, exc_info=error)
-            detail = f"its text cannot be made: {type(error).__name__}: {error}"
-            answer.text = Detokenizer(None)
-            self.scheduler.finish(request_id, RequestStatus.FINISHED_ERROR, detail)
-            answer.end("error", detail)
-            return
-        if stop is not None:
-            detail = f"stop_string:{stop}"
-            self.scheduler.finish(request_id, RequestStatus.FINISHED_STOPPED, detail)
-            answer.end("stop", detail)

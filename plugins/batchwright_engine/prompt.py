@@ -10,6 +10,7 @@ import attrs
 
 from batchwright.exceptions import OUTSIDE, BatchwrightError, RequestRefusedError
 from batchwright.protocols import ModelInfo, Tokenizer
+from batchwright.request import Request
 from batchwright.sampling_params import SamplingParams
 from batchwright_engine.chat import MessageError, normalize_messages
 
@@ -37,6 +38,66 @@ def several(prompts: Prompt | Iterable[Prompt]) -> list[Prompt]:
     if found and isinstance(found[0], Integral | Mapping):
         return [found]  # the token ids, or the messages, of a single one
     return found
+
+
+def paired(
+    prompts: Prompt | Iterable[Prompt],
+    sampling_params: SamplingParams | Iterable[SamplingParams] | None,
+) -> list[tuple[Prompt, SamplingParams | None]]:
+    """Pair the prompts of a call of ``generate`` with their sampling parameters.
+
+    Args:
+        prompts: Several prompts, or a single one.
+        sampling_params: One for all, or one for each.
+
+    Raises:
+        TypeError: The prompts are none.
+        ValueError: There are more or fewer sampling parameters than prompts.
+    """
+    asked = several(prompts)
+    if sampling_params is None or isinstance(sampling_params, SamplingParams):
+        return [(prompt, sampling_params) for prompt in asked]
+    params = list(sampling_params)
+    if len(params) != len(asked):
+        raise ValueError(
+            f"generate() got {len(asked)} prompts and {len(params)} sampling parameters; "
+            "give one for all, or one for each"
+        )
+    return list(zip(asked, params, strict=True))
+
+
+def make_request(
+    model: ModelInfo,
+    request_id: str,
+    prompt: Prompt,
+    sampling_params: SamplingParams | None,
+    fields: Mapping[str, Any],
+) -> Request:
+    """Make the request of a prompt.
+
+    Args:
+        model: The model, with its tokenizer.
+        request_id: Its id.
+        prompt: Text, token ids or a conversation.
+        sampling_params: Its sampling parameters; None: the defaults.
+        fields: Other fields of the request.
+
+    Raises:
+        RequestRefusedError: The prompt cannot be encoded, or its stop strings cannot be used.
+    """
+    params = sampling_params or SamplingParams()
+    if params.stop:
+        params = with_stop_ids(model, request_id, params)
+    try:
+        return Request(
+            request_id=request_id,
+            prompt_token_ids=encode(model.tokenizer, request_id, prompt),
+            sampling_params=params,
+            eos_token_id=model.eos_token_ids,
+            **fields,
+        )
+    except ValueError as error:  # of its token ids
+        raise RequestRefusedError(request_id, str(error)) from error
 
 
 def encode(tokenizer: Tokenizer | None, request_id: str, prompt: Prompt) -> Sequence[int]:
