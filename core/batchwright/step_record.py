@@ -27,13 +27,13 @@ class StepRecord:
 
     budget: Read[int] = Read("_step.budget")
     visited: Read[Mapping[str, int]] = Read("_step.num_new_tokens")
-    """Requests whose grant was decided by a visit, with what they owed (tokens).
+    """Requests that were visited, with their new tokens before the step.
 
     The other scheduled requests are the ``num_batched`` of the decode batch: one new token, one
     scheduled token each.
     """
     num_batched: Read[int] = Read("_step.num_batched")
-    """Requests of the decode batch, which were granted their token without a visit."""
+    """Number of requests of the decode batch, which were scheduled without a visit."""
     new_blocks: Read[Mapping[str, list[int]]] = Read("_step.tables")
     """Blocks that this step sends along: new ones, or an admitted request's table."""
     waiting_reasons: Read[Mapping[str, str]] = Read("_state.waiting.new_reasons")
@@ -61,7 +61,7 @@ class StepRecord:
         return (request.view for request in self._step.admitted.values())
 
     def num_new_tokens(self, request_id: str) -> int:
-        """Tokens that a granted request owed before this step."""
+        """Return the new tokens of a scheduled request before this step."""
         return self._step.num_new_tokens.get(request_id, 1)
 
     def request(self, request_id: str) -> RequestView | None:

@@ -56,9 +56,9 @@ class StepView:
     num_usable_blocks: Read[int] = Read("_state.kv.num_usable_blocks")
     """Blocks that requests can hold in all."""
     num_tokens_left: Read[int] = Read("_state.step.num_tokens_left")
-    """Tokens of this step's budget that are not granted yet."""
+    """Tokens of this step's budget that are left."""
     num_scheduled_tokens: Read[int] = Read("_state.step.num_scheduled_tokens")
-    """Tokens granted so far in this step."""
+    """Tokens scheduled so far in this step."""
     num_admitted: Read[int] = Read("_state.step.num_admitted")
     """Requests admitted so far in this step."""
     next_timer: Read[float | None] = Read("_state.clock_timers.next_time")
@@ -101,7 +101,7 @@ class StepView:
 
     @property
     def num_waiting(self) -> int:
-        """Waiting requests, parked and skipped ones included."""
+        """Waiting requests, deferred ones and those that wait for a key included."""
         return len(self._state.waiting) + self._num_giving
 
     @property

@@ -62,7 +62,7 @@ def no_refund(patch: pytest.MonkeyPatch) -> None:
 @mutation
 def heads_freed_before_tails(patch: pytest.MonkeyPatch) -> None:
     """A request's first blocks return to the pool first."""
-    release = PagedKV.release
+    release = PagedKV.free
     patch.setattr(PagedKV, "free", lambda self, ids: release(self, list(reversed(ids))))
 
 
@@ -96,7 +96,7 @@ def watermark_off_by_one(patch: pytest.MonkeyPatch) -> None:
 @mutation
 def watermark_in_an_empty_engine(patch: pytest.MonkeyPatch) -> None:
     """The watermark counts though nothing runs."""
-    sized = Watermark.sized
+    sized = Watermark.filter
 
     class Crowded:
         def __init__(self, view: Any) -> None:
@@ -174,7 +174,7 @@ def published_a_step_late(patch: pytest.MonkeyPatch) -> None:
 @mutation
 def admission_by_the_first_chunk(patch: pytest.MonkeyPatch) -> None:
     """Full-need asks only for this step's blocks."""
-    sized = FullNeed.sized
+    sized = FullNeed.filter
 
     def step_only(self: FullNeed, request: Any, need: Any, hit: Any, view: Any) -> Any:
         short = type(need)(need.num_step_blocks, need.num_step_blocks)

@@ -30,8 +30,8 @@ _view = attrgetter("view")
 class FastForwarding:
     """Advances the decode batch by several steps.
 
-    It knows the batch. Whoever uses it knows whether components have to be asked in each of
-    these steps, and how far their answers allow to go.
+    It knows the batch. Its caller knows if components have to be asked in each of these
+    steps, and how far their answers allow to go.
 
     Args:
         state: The scheduler's.
@@ -57,12 +57,12 @@ class FastForwarding:
 
     @property
     def has_candidates(self) -> bool:
-        """Whether requests wait that the next step could look at."""
+        """True if requests wait that the next step could look at."""
         return self._state.waiting.num_in_queue > 0
 
     @property
     def is_full(self) -> bool:
-        """Whether the next step has no seat or no token for another request, or is paused."""
+        """True if the next step has no seat or no token for another request, or is paused."""
         state = self._state
         most = min(state.sizes.max_num_seqs, state.settings.max_num_scheduled_tokens)
         return state.admission_paused or len(state.running) >= most

@@ -113,8 +113,8 @@ class Admission:
         """Ask the gates that judge arrivals.
 
         Returns:
-            The reason why the request is refused, or None; the place where it is parked, or
-            None.
+            The reason why the request is refused, or None; the verdict by which it waits
+            for a key, or None.
 
         Raises:
             RequestFault: A gate fails on it.

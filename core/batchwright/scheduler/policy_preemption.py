@@ -20,8 +20,8 @@ class PolicyPreemption:
     """Carries out what a policy says in ``running_to_preempt`` and ``preempts``.
 
     Guards: no request yields while none waits; one that has yielded does not return in the
-    same step; after ``max_policy_preemptions`` a request is immune; one request displaces
-    another only if not also the other way round. A request that is displaced is chosen
+    same step; after ``max_policy_preemptions`` a request is immune; one request preempts
+    another only if not also the other way round. A request that is preempted so is chosen
     first, and gives way only once it is certain that the newcomer is admitted.
 
     Args:
@@ -42,7 +42,7 @@ class PolicyPreemption:
 
     @property
     def preempts(self) -> bool:
-        """Whether a waiting request may take the place of a running one."""
+        """True if a waiting request may take the place of a running one."""
         return self._policy.preempts
 
     def run(self) -> None:
@@ -75,7 +75,7 @@ class PolicyPreemption:
     def victim(
         self, head: Request, step: StepInProgress, but: Container[str] = ()
     ) -> Request | None:
-        """Return the running request that the victim plugin names, if it may be displaced.
+        """Return the running request that the victim plugin names, if it may be preempted.
 
         Args:
             head: The newcomer that would take its place.

@@ -14,13 +14,13 @@ _log = logging.getLogger("batchwright.progress")
 class ProgressGuard:
     """Steps in when nothing is computed though something could be.
 
-    Plans that stay empty for ``stall_steps`` steps, with nothing in flight, no alarm
-    set and some request running or queued, mean that choices contradict each other: a
-    gate that never opens, a limit of 0, a key that nothing releases. Then skipped
+    Plans that stay empty for ``stall_steps`` steps, with nothing in flight, no clock
+    timer set and some request running or queued, mean that choices contradict each other: a
+    gate that never opens, a limit of 0, a key that nothing signals. Then deferred
     requests return to the queue, and one step is planned without gates, limits and
     controls. It is logged, counted, and names the request that could not be placed.
 
-    Requests that wait for the outside are left alone: parked ones, and ones that lack a
+    Requests that wait for the outside are left alone: those that wait for a key, and those that lack a
     resource while nothing runs that could give it back. While there are any, no gate is
     overruled, since it may wait for the same; those that lack a resource are looked at again.
 

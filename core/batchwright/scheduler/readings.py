@@ -35,7 +35,7 @@ class Readings:
 
     @property
     def num_waiting(self) -> int:
-        """Waiting requests, parked ones included."""
+        """Number of waiting requests, those that wait for a key included."""
         return len(self._state.waiting)
 
     @property

@@ -82,7 +82,7 @@ class RunningScan:
         num_tokens = min(step.num_tokens_left, step.num_prefill_tokens_left)
         free = state.kv.num_free_blocks - len(state.decode_batch.needs_block())
         missing = sum(request.num_new_tokens for request in others)
-        # A grant reaches into at most one block more than it fills, before and after.
+        # Scheduled tokens reach into at most one block more than they fill, before and after.
         slots = missing + len(others) * state.sizes.num_lookahead_tokens
         most_blocks = slots // state.sizes.block_size + 2 * len(others)
         return num_batched + missing > num_tokens or most_blocks > free

@@ -1,4 +1,4 @@
-"""Requests that wait: in the policy's queue, deferred until a key, or parked on one."""
+"""Waiting requests: in the policy's queue, deferred until a key, or waiting for one."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from batchwright.request_view import RequestView
 class WaitingRequests:
     """All requests that do not run, each in exactly one place.
 
-    A request that is deferred or parked keeps a ticket to its place in the queue and
-    costs nothing until its key comes.
+    A request that is deferred, or waits for a key, keeps a ticket to its place in the queue
+    and costs nothing until its key comes.
 
     Args:
         policy: The policy, which has the queue.
@@ -52,7 +52,7 @@ class WaitingRequests:
 
     @property
     def num_outside(self) -> int:
-        """Requests that wait for the outside, if nothing runs: parked, or short of a resource."""
+        """Requests that wait for the outside, if nothing runs: for a key, or for a resource."""
         return self.num_parked + len(self._short)
 
     @property

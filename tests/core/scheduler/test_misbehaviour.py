@@ -546,7 +546,7 @@ class TestMethodsThatAreMoreThanMethods:
             name = "static"
 
             @staticmethod
-            def candidate(request: Any, view: Any) -> Any:
+            def pre_filter(request: Any, view: Any) -> Any:
                 return 7
 
         b = bench_with(make_bench, "gate", Static)
