@@ -20,9 +20,10 @@ class ProgressGuard:
     requests return to the queue, and one step is planned without gates, limits and
     controls. It is logged, counted, and names the request that could not be placed.
 
-    Requests that wait for the outside are left alone: those that wait for a key, and those that lack a
-    resource while nothing runs that could give it back. While there are any, no gate is
-    overruled, since it may wait for the same; those that lack a resource are looked at again.
+    Requests that wait for the outside are left alone: those that wait for a key, and those
+    that lack a resource while nothing runs that could give it back. While there are any, no
+    gate is overruled, since it may wait for the same; those that lack a resource are looked
+    at again.
 
     Attributes:
         num_interventions: Steps that were planned without the plugins' choices.
