@@ -110,7 +110,7 @@ PLUGINS: list[tuple[str, type | None]] = [
     ("policy with key()", Key),
     ("policy with running_key()", RunningKey),
     ("policy with account()", Accounts),
-    ("gate with candidate()", Candidate),
+    ("gate with pre_filter()", Candidate),
     ("control with caps()", Watching),
     ("limit on grants over one token", PrefillLimit),
     ("limit on decodes (affects_decode)", DecodeLimit),

@@ -264,7 +264,7 @@ def test_observers_sum_up(folder: Path, caplog: Any) -> None:
     said = {"ends": 3, "half": 0.5, "by": {"a": None}}
     assert summary(folder)["observers"] == {"counts": said, "counts-2": said}
     assert "\ncounts                 ends 3, half 0.5, by (a none)\n" in result.stdout
-    assert "summary() raised KeyError: 'nothing' (plugin.py:32); it is disabled" in caplog.text
+    assert "summary() raised KeyError: 'nothing' (plugin.py:33); it is disabled" in caplog.text
 
 
 def test_limit_rate_and_scale(folder: Path) -> None:

@@ -133,7 +133,7 @@ def main() -> int:
     if given.case is not None:
         return _run_one(targets[0], given.seed, given.case)
     if given.worker:
-        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+        resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
         cases = range(given.cases)
         print(json.dumps({t.name: run_target(t, given.seed, cases) for t in targets}))
         return 0

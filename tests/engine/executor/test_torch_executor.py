@@ -361,7 +361,7 @@ def test_errors_name_what_a_plan_gets_wrong(
     plan = driver.plan({"a": 6, "b": 5, "c": 3, "d": 6}, {"c": [1], "d": [97]})
     plan.scheduled_new_reqs[1].block_ids.pop()
     errors = driver.executor.run(plan).errors
-    assert "grants 6" in errors["a"]
+    assert "schedules 6" in errors["a"]
     assert "do not hold" in errors["b"]
     assert "before the last known token" in errors["c"]
     assert "draft token" in errors["d"]

@@ -25,7 +25,7 @@ def state_of(ran: Any) -> dict[str, Any]:
     usage = state.usage
     return {
         "time": scheduler.clock.now(),
-        "began": state.now,
+        "began": state.step.now,
         "step": state.step_id,
         "counts": state.counts,
         "tables": {r.request_id: state.kv.block_ids(r.view) for r in scheduler.running},
