@@ -1,9 +1,10 @@
-"""Tiers of tests: what is fast, slow and nightly, and how the nightly result is written."""
+"""Tiers of tests, their catalogue, and the record of nightly runs."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -70,3 +71,14 @@ def test_a_target_runs_its_tier_alone(folder: Path, target: str, chosen: str) ->
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     found = [line for line in done.stdout.splitlines() if line.startswith("test_it.py::")]
     assert found == [f"test_it.py::test_{chosen}"]
+
+
+def test_the_catalogue_names_tests_that_exist() -> None:
+    page = (ROOT / "tests" / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| [WBEI]\d+ \| (.*) \|$", page, re.MULTILINE)
+    assert len(rows) > 40
+    for row in rows:
+        for path, names in re.findall(r"`(\S+\.py)`: ([^;]*)", row):
+            source = (ROOT / "tests" / path).read_text(encoding="utf-8")
+            for name in re.findall(r"`(\w+)`", names):
+                assert f"def test_{name}(" in source, f"{path}: {name}"

@@ -372,7 +372,10 @@ def test_who_fails_is_named_and_the_others_go_on(folder: Path) -> None:
     assert found["raises"].startswith("12 of 12 requests failed, the first: policy 'raises' (")
     assert "key() raised LookupError: no key for this" in found["raises"]
     assert "policy 'lies'" in found["lies"]
-    assert "running_to_preempt(): returned ('nobody',), expected Preempt of running requests" in found["lies"]
+    assert (
+        "running_to_preempt(): returned ('nobody',), expected Preempt of running requests"
+        in found["lies"]
+    )
     assert found["dies"] == "its process died: exit code 7"
     counts = [row["num_component_faults"] for row in table(folder)]
     assert counts == ["0", "12", "", "", "0"]

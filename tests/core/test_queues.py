@@ -412,7 +412,7 @@ def comparisons(make, count):
     [KeyedQueue, lambda key: GroupedQueue(lambda request: "g", lambda group: 0, key)],
     ids=["keyed", "grouped"],
 )
-def test_b47_operations_cost_no_more_than_the_logarithm(make):
+def test_operations_cost_no_more_than_the_logarithm(make):
     """Ten times as many waiting requests cost each operation a few comparisons more."""
     few, _ = comparisons(make, 2_000)
     many, num_keys = comparisons(make, 20_000)
@@ -421,7 +421,7 @@ def test_b47_operations_cost_no_more_than_the_logarithm(make):
     assert num_keys == 20_000
 
 
-def test_b47_what_waits_behind_a_window_is_not_scored():
+def test_what_waits_behind_a_window_is_not_scored():
     """A look costs one score for each request in the window, whatever waits."""
     scored = []
     queue = WindowQueue(lambda request: scored.append(request) or 0, 8)
@@ -464,12 +464,12 @@ def test_failing_key_leaves_the_queue_unchanged():
         ([1], TypeError),
     ],
 )
-def test_b18_keys_without_a_total_order_are_refused(key, error):
+def test_keys_without_a_total_order_are_refused(key, error):
     with pytest.raises(error):
         as_sort_key(key)
 
 
-def test_b18_equal_keys_are_served_in_insertion_order_whatever_their_type():
+def test_equal_keys_are_served_in_insertion_order_whatever_their_type():
     keys = {"A": 0, "B": 0.0, "C": (0,), "D": (0.0,)}
     queue = KeyedQueue(lambda request: keys[request.request_id])
     for name in keys:

@@ -48,20 +48,20 @@ def stream(pieces: Sequence[bytes | str], stop: Sequence[str] = ()) -> tuple[lis
         (["abDEFGHIJcd"], ["ab"], ""),
     ],
 )
-def test_b37_holds_back_only_what_may_become_a_stop(
+def test_holds_back_only_what_may_become_a_stop(
     pieces: list[str], given_out: list[str], rest: str
 ) -> None:
     assert stream(pieces, ["DEFGHIJ"]) == (given_out, rest)
 
 
-def test_b37_the_first_of_two_stops_counts() -> None:
+def test_the_first_of_two_stops_counts() -> None:
     text = Detokenizer(Pieces("a", "bcd", "e"), ["cde", "bc"])
     text.append([0, 1, 2])
     assert (text.text, text.stopped_by) == ("a", "bc")
     assert text.take() == "a"
 
 
-def test_b37_stop_on_the_last_token() -> None:
+def test_stop_on_the_last_token() -> None:
     text = Detokenizer(Pieces("a", "END"), ["END"])
     text.append([0])
     assert text.take() == "a"

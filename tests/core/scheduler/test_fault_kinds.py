@@ -25,7 +25,7 @@ LENGTH = RequestStatus.FINISHED_LENGTH
 
 
 class TestB01NeverIsNotNotNow:
-    def test_b01_prompt_beyond_the_pool_is_refused(self, make_bench: Any) -> None:
+    def test_prompt_beyond_the_pool_is_refused(self, make_bench: Any) -> None:
         b = make_bench(usable=49, max_model_len=2048)
         with pytest.raises(RequestRefusedError, match=r"63 KV blocks .* 49 usable"):
             b.add("A", 1002, 1)
@@ -35,7 +35,7 @@ class TestB01NeverIsNotNotNow:
         assert b.finished["B"].status is LENGTH
 
     @pytest.mark.parametrize(("max_tokens", "detail"), [(1, "max_tokens"), (2, "kv_capacity")])
-    def test_b01_prompt_of_exactly_the_pool(
+    def test_prompt_of_exactly_the_pool(
         self, make_bench: Any, max_tokens: int, detail: str
     ) -> None:
         b = make_bench(usable=49, max_model_len=2048)
@@ -44,13 +44,13 @@ class TestB01NeverIsNotNotNow:
         assert len(b.outputs["C"]) == 1
         assert (b.finished["C"].status, b.finished["C"].detail) == (LENGTH, detail)
 
-    def test_b01_small_pool_is_a_warning(self, make_bench: Any, caplog: Any) -> None:
+    def test_small_pool_is_a_warning(self, make_bench: Any, caplog: Any) -> None:
         make_bench(usable=49, max_model_len=2048)
         assert "784 tokens, less than max_model_len = 2048" in caplog.text
 
 
 @pytest.mark.parametrize("lookahead", [0, 3])
-def test_b02_the_last_one_standing_ends(make_bench: Any, lookahead: int) -> None:
+def test_the_last_one_standing_ends(make_bench: Any, lookahead: int) -> None:
     """A uses all 64 slots, yields 17 tokens and ends; B is served."""
     b = make_bench(usable=4, max_model_len=256, num_lookahead_tokens=lookahead, max_num_seqs=8)
     a = b.add("A", 48, 64)
@@ -63,7 +63,7 @@ def test_b02_the_last_one_standing_ends(make_bench: Any, lookahead: int) -> None
     assert len(b.outputs["B"]) == 4
 
 
-def test_b02_with_drafts(make_bench: Any) -> None:
+def test_the_last_one_standing_ends_with_drafts(make_bench: Any) -> None:
     """Drafts do not fit into the pool beside the last tokens: they are dropped."""
     from batchwright import ModelOutput
 
@@ -83,7 +83,7 @@ def test_b02_with_drafts(make_bench: Any) -> None:
     assert b.free == 4
 
 
-def test_b08_idle_cached_blocks_are_supply_once(make_bench: Any) -> None:
+def test_idle_cached_blocks_are_supply_once(make_bench: Any) -> None:
     """Z's hits are the only free blocks: it cannot have them and two more."""
     b = make_bench(usable=5)
     x = b.tokens(48)
@@ -105,7 +105,7 @@ def test_b08_idle_cached_blocks_are_supply_once(make_bench: Any) -> None:
 
 
 @pytest.mark.parametrize(("size", "hit"), [(64, 48), (16, 0), (1, 0), (17, 16)])
-def test_b13_a_full_hit_leaves_one_token_to_compute(make_bench: Any, size: int, hit: int) -> None:
+def test_a_full_hit_leaves_one_token_to_compute(make_bench: Any, size: int, hit: int) -> None:
     b = make_bench()
     prompt = b.tokens(size)
     b.add("first", prompt, 1)
@@ -118,7 +118,7 @@ def test_b13_a_full_hit_leaves_one_token_to_compute(make_bench: Any, size: int, 
     assert longer.num_cached_tokens == size // 16 * 16
 
 
-def test_b14_a_reused_block_is_not_found(make_bench: Any) -> None:
+def test_a_reused_block_is_not_found(make_bench: Any) -> None:
     b = make_bench(block_size=4, usable=2)
     x, y = list(range(1, 9)), list(range(11, 19))
     hits = []
@@ -129,7 +129,7 @@ def test_b14_a_reused_block_is_not_found(make_bench: Any) -> None:
     assert hits == [0, 0, 0]
 
 
-def test_b14_one_of_two_equal_blocks_stays_findable(make_bench: Any) -> None:
+def test_one_of_two_equal_blocks_stays_findable(make_bench: Any) -> None:
     """Equal prompts side by side: when one's block is evicted the other's is found."""
     b = make_bench(block_size=4, usable=5)
     prompt = b.tokens(8)
@@ -150,7 +150,7 @@ def test_b14_one_of_two_equal_blocks_stays_findable(make_bench: Any) -> None:
     assert b.kv.block_ids(b.add("later", prompt, 1).view) == []
 
 
-def test_b16_a_victim_that_was_planned_leaves_the_plan(make_bench: Any) -> None:
+def test_a_victim_that_was_planned_leaves_the_plan(make_bench: Any) -> None:
     """L is planned first; H then takes its blocks, and L's budget is returned."""
     b = make_bench(block_size=4, usable=5, budget=16, policy="priority", max_num_seqs=16)
     low = b.add("L", 8, 8, priority=5)
@@ -167,7 +167,7 @@ def test_b16_a_victim_that_was_planned_leaves_the_plan(make_bench: Any) -> None:
     assert {name: len(tokens) for name, tokens in b.outputs.items()} == {"L": 8, "H": 8}
 
 
-def test_b16_hashes_of_a_planned_victim_are_taken_back(make_bench: Any) -> None:
+def test_hashes_of_a_planned_victim_are_taken_back(make_bench: Any) -> None:
     """What the victim was to fill in this step is not there to be hit."""
     b = make_bench(block_size=4, usable=5, budget=16, policy="priority", max_num_seqs=16)
     prompt = b.tokens(7)
@@ -188,7 +188,7 @@ def test_b16_hashes_of_a_planned_victim_are_taken_back(make_bench: Any) -> None:
 
 @pytest.mark.parametrize("arrival", [0.0, 0, None])
 @pytest.mark.parametrize("policy", ["fcfs", "priority"])
-def test_b18_equal_keys_keep_insertion_order(
+def test_equal_keys_keep_insertion_order(
     make_bench: Any, policy: str, arrival: float | None
 ) -> None:
     b = make_bench(policy=policy, max_num_seqs=1)
@@ -198,7 +198,7 @@ def test_b18_equal_keys_keep_insertion_order(
     assert served == ["d", "d", "a", "a", "c", "c", "b", "b"]
 
 
-def test_b18_order_survives_preemption(make_bench: Any) -> None:
+def test_order_survives_preemption(make_bench: Any) -> None:
     """Four equal requests in a pool for two: of equals the earliest running one yields,
     and it returns before those that came after it."""
     b = make_bench(block_size=4, usable=6, policy="priority", max_num_seqs=4)
@@ -213,7 +213,7 @@ def test_b18_order_survives_preemption(make_bench: Any) -> None:
 
 
 class TestB23AStepMustHoldThePrompt:
-    def test_b23_names_all_options(self) -> None:
+    def test_small_budget_names_all_options(self) -> None:
         with pytest.raises(ConfigError) as refused:
             Scheduler.from_config(
                 {"scheduler": {"enable_chunked_prefill": False, "max_num_batched_tokens": 2048}}
@@ -221,7 +221,7 @@ class TestB23AStepMustHoldThePrompt:
         for name in ("max_num_batched_tokens", "max_model_len", "enable_chunked_prefill"):
             assert name in str(refused.value)
 
-    def test_b23_holds_for_the_cap_below(self) -> None:
+    def test_small_budget_holds_for_the_cap_below(self) -> None:
         with pytest.raises(ConfigError, match="max_num_scheduled_tokens = 1024"):
             Scheduler.from_config(
                 {
@@ -233,7 +233,7 @@ class TestB23AStepMustHoldThePrompt:
                 }
             )
 
-    def test_b23_whole_prompts_only(self, make_bench: Any) -> None:
+    def test_small_budget_whole_prompts_only(self, make_bench: Any) -> None:
         b = make_bench(enable_chunked_prefill=False, budget=100, max_model_len=100)
         b.add("A", 60, 3)
         b.add("B", 50, 3)
@@ -266,7 +266,7 @@ class TestB28AbortInEveryState:
         b.drain()
 
     @pytest.mark.parametrize("steps", [0, 1, 2, 3, 4, 6])
-    def test_b28_waiting_mid_chunk_decoding(self, make_bench: Any, steps: int) -> None:
+    def test_abort_waiting_mid_chunk_decoding(self, make_bench: Any, steps: int) -> None:
         b = self.bench(make_bench)
         b.add("R", 100, 8)
         b.steps(steps)
@@ -276,7 +276,7 @@ class TestB28AbortInEveryState:
         assert b.plan.finished_req_ids == ["R"]
         self.ended(b)
 
-    def test_b28_parked(self, make_bench: Any) -> None:
+    def test_abort_while_it_waits_for_a_key(self, make_bench: Any) -> None:
         b = self.bench(make_bench)
         b.add("R", 100, 8, hints={"park": True})
         b.step()
@@ -285,7 +285,7 @@ class TestB28AbortInEveryState:
         b.step()
         self.ended(b)
 
-    def test_b28_preempted_waiting(self, make_bench: Any) -> None:
+    def test_abort_preempted_waiting(self, make_bench: Any) -> None:
         b = self.bench(make_bench, block_size=4, usable=6)
         b.add("first", 8, 12)
         r = b.add("R", 8, 12)
@@ -295,7 +295,7 @@ class TestB28AbortInEveryState:
         b.step()
         self.ended(b)
 
-    def test_b28_in_flight(self, make_bench: Any) -> None:
+    def test_abort_in_flight(self, make_bench: Any) -> None:
         """Blocks of a step in flight return when it is done, the end is told once."""
         b = self.bench(make_bench)
         b.add("R", 20, 8)
@@ -307,7 +307,7 @@ class TestB28AbortInEveryState:
         assert list(outputs.finished) == ["R"]
         assert b.free == b.kv.num_usable_blocks
 
-    def test_b28_same_tick_as_finish(self, make_bench: Any) -> None:
+    def test_abort_in_the_step_of_its_end(self, make_bench: Any) -> None:
         b = self.bench(make_bench)
         b.add("R", 20, 1)
         b.schedule()
@@ -315,7 +315,7 @@ class TestB28AbortInEveryState:
         b.update()
         self.ended(b)
 
-    def test_b28_twice_and_unknown(self, make_bench: Any) -> None:
+    def test_abort_twice_and_unknown(self, make_bench: Any) -> None:
         b = self.bench(make_bench)
         b.add("R", 20, 8)
         b.step()
@@ -328,7 +328,7 @@ class TestB28AbortInEveryState:
         self.ended(b)
 
 
-def test_b29_a_resumed_request_counts_after_the_hit(make_bench: Any) -> None:
+def test_a_resumed_request_counts_after_the_hit(make_bench: Any) -> None:
     """A yields at step 2 with 9 known tokens and resumes at step 4 with 8 of them hit."""
     b = make_bench(block_size=4, usable=6)
     b.add("B", 13, 4)
@@ -353,12 +353,12 @@ class Weak(Hasher):
         return bytes([sum(data) % 256])
 
 
-def test_b31_weak_hashes_are_refused(make_bench: Any) -> None:
+def test_weak_hashes_are_refused(make_bench: Any) -> None:
     with pytest.raises(ConfigError, match=r"kv\.hasher: .*weak.* 1 bytes; at least 16"):
         make_bench(kv={"hasher": "weak"}, plugins=[make_plugin(hasher=[Weak])])
 
 
-def test_b31_hashes_are_the_same_in_every_process(make_bench: Any) -> None:
+def test_hashes_are_the_same_in_every_process(make_bench: Any) -> None:
     """Exact digests: they depend on content alone, not on a seed of the process."""
     from batchwright_plugins.kv.block_table import BlockTable
 
@@ -369,7 +369,7 @@ def test_b31_hashes_are_the_same_in_every_process(make_bench: Any) -> None:
     assert table.hashes(1) == [hashlib.sha256(content).digest()]
 
 
-def test_b31_salts_isolate(make_bench: Any) -> None:
+def test_salts_isolate(make_bench: Any) -> None:
     b = make_bench()
     prompt = b.tokens(40)
     hits = []
@@ -382,7 +382,7 @@ def test_b31_salts_isolate(make_bench: Any) -> None:
 
 class TestB35BadSizes:
     @pytest.mark.parametrize("max_tokens", [0, -1, 1.5, True])
-    def test_b35_max_tokens(self, make_bench: Any, max_tokens: Any) -> None:
+    def test_max_tokens_out_of_range_are_refused(self, make_bench: Any, max_tokens: Any) -> None:
         b = make_bench(max_model_len=100)
         with pytest.raises(RequestRefusedError, match="max_tokens must be"):
             b.add("bad", 8, max_tokens)
@@ -392,13 +392,15 @@ class TestB35BadSizes:
         ("size", "reason"),
         [(0, "empty"), (100, "max_model_len - 1 = 99"), (101, "max_model_len - 1 = 99")],
     )
-    def test_b35_prompt(self, make_bench: Any, size: int, reason: str) -> None:
+    def test_prompts_out_of_range_are_refused(
+        self, make_bench: Any, size: int, reason: str
+    ) -> None:
         b = make_bench(max_model_len=100)
         with pytest.raises(RequestRefusedError, match=reason):
             b.add("bad", size, 4)
         self.follow_up(b)
 
-    def test_b35_longest_prompt_gives_one_token(self, make_bench: Any) -> None:
+    def test_the_longest_prompt_gives_one_token(self, make_bench: Any) -> None:
         b = make_bench(max_model_len=100)
         b.add("long", 99, 4)
         b.drain()
@@ -406,13 +408,13 @@ class TestB35BadSizes:
         assert b.finished["long"].detail == "max_model_len"
         self.follow_up(b)
 
-    def test_b35_none_means_up_to_max_model_len(self, make_bench: Any) -> None:
+    def test_no_max_tokens_means_up_to_max_model_len(self, make_bench: Any) -> None:
         b = make_bench(max_model_len=100)
         b.add("open", 40, None)
         b.drain()
         assert len(b.outputs["open"]) == 60
 
-    def test_b35_duplicate_id(self, make_bench: Any) -> None:
+    def test_a_duplicate_id_is_refused(self, make_bench: Any) -> None:
         b = make_bench(max_model_len=100)
         request = b.add("twice", 8, 2)
         with pytest.raises(RequestRefusedError, match="live request has this id"):
@@ -429,7 +431,7 @@ class TestB35BadSizes:
         assert len(b.outputs["follow-up"]) == 2
 
 
-def test_b40_decodes_are_not_starved_by_prompts(make_bench: Any) -> None:
+def test_decodes_are_not_starved_by_prompts(make_bench: Any) -> None:
     """Each of 8 decodes gets its token in every step, whatever arrives."""
     b = make_bench(budget=512, usable=100_000, max_num_seqs=512)
     decodes = [f"d{i}" for i in range(8)]
@@ -451,7 +453,7 @@ class TestB42Chunks:
         limit = [{"use": "long-prefill", "threshold": threshold}]
         return make_bench(sections={"limit": limit}, **options)
 
-    def test_b42_several_partial_prefills(self, make_bench: Any) -> None:
+    def test_several_partial_prefills_share_the_budget(self, make_bench: Any) -> None:
         b = self.capped(make_bench, 64, budget=256)
         for name in "XYZ":
             b.add(name, 300, 2)
@@ -464,11 +466,13 @@ class TestB42Chunks:
         assert {name: len(tokens) for name, tokens in b.outputs.items()} == dict.fromkeys("XYZ", 1)
 
     @pytest.mark.parametrize(("threshold", "message"), [(0, ">= 1"), (9000, "8192")])
-    def test_b42_bad_caps_are_refused(self, make_bench: Any, threshold: int, message: str) -> None:
+    def test_bad_caps_on_partial_prefills_are_refused(
+        self, make_bench: Any, threshold: int, message: str
+    ) -> None:
         with pytest.raises(ConfigError, match=rf"limit\[0\]\.threshold: .*{message}"):
             self.capped(make_bench, threshold)
 
-    def test_b42_leftovers_beside_decodes(self, make_bench: Any) -> None:
+    def test_partial_prefills_take_the_leftovers_of_decodes(self, make_bench: Any) -> None:
         b = make_bench(budget=18, max_num_seqs=8)
         b.add("a", 1, 50)
         b.add("b", 1, 50)
@@ -477,12 +481,12 @@ class TestB42Chunks:
         assert [step["P"] for step in b.steps(4)] == [16, 16, 1, 1]
         assert len(b.outputs["P"]) == 2
 
-    def test_b42_lone_request(self, make_bench: Any) -> None:
+    def test_a_lone_request_may_fill_the_step(self, make_bench: Any) -> None:
         b = self.capped(make_bench, 64, budget=256)
         b.add("P", 300, 2)
         assert [step["P"] for step in b.steps(2)] == [256, 44]
 
-    def test_b42_adaptive(self, make_bench: Any) -> None:
+    def test_caps_on_partial_prefills_adapt(self, make_bench: Any) -> None:
         """Never below budget / requests: 256 // 2 = 128 each."""
         limit = [{"use": "long-prefill", "threshold": 64, "adaptive": True}]
         b = make_bench(budget=256, sections={"limit": limit})
@@ -491,7 +495,7 @@ class TestB42Chunks:
         assert b.step() == {"X": 128, "Y": 128}
 
 
-def test_b45_cached_tokens_are_counted_once(make_bench: Any) -> None:
+def test_cached_tokens_are_counted_once(make_bench: Any) -> None:
     """computed at first admission + hit = prompt, whatever preemption hits later."""
     b = make_bench(block_size=16, usable=13)
     shared = b.tokens(32)
@@ -542,11 +546,11 @@ class TestB47CostsDoNotGrowWithTheQueue:
         return calls
 
     @pytest.mark.parametrize("policy", ["fcfs", "priority"])
-    def test_b47_a_step_does_not_see_the_queue(self, make_bench: Any, policy: str) -> None:
+    def test_a_step_does_not_see_the_queue(self, make_bench: Any, policy: str) -> None:
         many, few = (self.looks(make_bench, count, policy) for count in (2000, 20))
         assert many <= 1.5 * few
 
-    def test_b47_parked_requests_cost_nothing(self, make_bench: Any) -> None:
+    def test_parked_requests_cost_nothing(self, make_bench: Any) -> None:
         looked_at: list[str] = []
 
         class Door(Gate):
@@ -570,7 +574,7 @@ class TestB47CostsDoNotGrowWithTheQueue:
         assert looked_at == ["free", "parked7"]
 
     @pytest.mark.parametrize("policy", ["fcfs", "priority"])
-    def test_b47_abort_compares_few_keys(self, make_bench: Any, policy: str) -> None:
+    def test_abort_compares_few_keys(self, make_bench: Any, policy: str) -> None:
         """Aborting n of 2n at random costs O(n log n) comparisons in all."""
 
         def comparisons(count: int) -> int:
@@ -615,15 +619,15 @@ class TestB60SettingsAreChecked:
             ("model", "max_model_len", 1),
         ],
     )
-    def test_b60_ranges(self, section: str, key: str, value: int) -> None:
+    def test_settings_out_of_range_are_refused(self, section: str, key: str, value: int) -> None:
         with pytest.raises(ConfigError, match=rf"{section}\.{key}: expected a number >="):
             Scheduler.from_config({section: {key: value}})
 
-    def test_b60_budget_below_seats(self) -> None:
+    def test_settings_budget_below_seats(self) -> None:
         with pytest.raises(ConfigError, match=r"max_num_batched_tokens = 4 .* max_num_seqs"):
             Scheduler.from_config({"scheduler": {"max_num_batched_tokens": 4, "max_num_seqs": 8}})
 
-    def test_b60_drafts_beyond_the_budget(self) -> None:
+    def test_settings_drafts_beyond_the_budget(self) -> None:
         with pytest.raises(ConfigError, match=r"num_lookahead_tokens = 3 .* max_num_seqs"):
             Scheduler.from_config(
                 {
@@ -635,11 +639,11 @@ class TestB60SettingsAreChecked:
                 }
             )
 
-    def test_b60_unknown_policy(self) -> None:
+    def test_settings_unknown_policy(self) -> None:
         with pytest.raises(ConfigError, match=r"scheduler\.policy: .*'fcsf'.*'fcfs'"):
             Scheduler.from_config({"scheduler": {"policy": "fcsf"}})
 
-    def test_b60_smallest_settings_work(self, make_bench: Any) -> None:
+    def test_settings_smallest_settings_work(self, make_bench: Any) -> None:
         b = make_bench(block_size=1, usable=3, budget=1, max_num_seqs=1)
         b.add("r", 2, 2)
         b.drain()

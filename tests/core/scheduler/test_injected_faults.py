@@ -286,7 +286,7 @@ def test_the_same_run_without_a_fault_is_clean(monkeypatch):
 # -- Faults that only who drives can see -----------------------------------------
 
 
-def test_e1_leak_is_seen_when_idle(monkeypatch):
+def test_leak_is_seen_when_idle(monkeypatch):
     """E1: a block that never comes back is missed at the end."""
     scheduler = scheduler_of()
     leak_a_block(scheduler, monkeypatch)
@@ -296,7 +296,7 @@ def test_e1_leak_is_seen_when_idle(monkeypatch):
         check_idle(scheduler)
 
 
-def test_e1_remembered_request_is_seen_when_idle():
+def test_remembered_request_is_seen_when_idle():
     """E1: a request that is left in the waiting room is missed at the end."""
     scheduler = scheduler_of()
     scheduler._state.waiting._enter(make_request("A", 11, 3))
@@ -311,7 +311,7 @@ def weaken_the_hash(scheduler, monkeypatch):
 
 
 @pytest.mark.parametrize("verify", [True, False], ids=["at the read", "in the answer"])
-def test_e4_wrong_sharing_changes_the_answer(verify, monkeypatch):
+def test_wrong_sharing_changes_the_answer(verify, monkeypatch):
     """E4: a hit on another history is seen by its KV, and by the output alone."""
     scheduler = scheduler_of()
     weaken_the_hash(scheduler, monkeypatch)
@@ -324,7 +324,7 @@ def test_e4_wrong_sharing_changes_the_answer(verify, monkeypatch):
         driver.finish()
 
 
-def test_e4_block_freed_too_early_changes_the_answer():
+def test_block_freed_too_early_changes_the_answer():
     """E4: a block that somebody else overwrites changes what its owner reads."""
     scheduler = scheduler_of()
     driver = Driver(scheduler, ScriptedExecutor.standalone(14, 4, verify=False))
@@ -336,7 +336,7 @@ def test_e4_block_freed_too_early_changes_the_answer():
         driver.finish()
 
 
-def test_e4_repeated_token_is_seen():
+def test_repeated_token_is_seen():
     """E4: a token that is delivered twice is not what the reference says."""
     scheduler = scheduler_of()
     driver = Driver(scheduler)
@@ -379,7 +379,7 @@ def test_hashes_are_taken_back():
     assert driver.recorder.grants[3] == {"H": 1}
 
 
-def test_e3_victim_left_in_the_plan_is_seen(monkeypatch):
+def test_victim_left_in_the_plan_is_seen(monkeypatch):
     """E3: a victim that was planned earlier in the step is not taken out of the plan."""
     driver = planned_and_taken_out()
     monkeypatch.setattr(StepInProgress, "take_out", lambda draft, request: 0)
@@ -387,7 +387,7 @@ def test_e3_victim_left_in_the_plan_is_seen(monkeypatch):
         driver.finish()
 
 
-def test_e7_exception_in_an_update_is_seen(monkeypatch):
+def test_exception_in_an_update_is_seen(monkeypatch):
     """E7: whatever update_from_output() does not announce must not leave it."""
     scheduler = scheduler_of()
     driver = Driver(scheduler)
@@ -401,7 +401,7 @@ def test_e7_exception_in_an_update_is_seen(monkeypatch):
         driver.turn()
 
 
-def test_e7_notice_for_an_ended_request_is_seen(monkeypatch):
+def test_notice_for_an_ended_request_is_seen(monkeypatch):
     """E7: a key that still leads to an aborted request breaks the step."""
     scheduler = scheduler_of(gate=[{"use": "hint"}])
     driver = Driver(scheduler)
@@ -428,7 +428,7 @@ def test_late_and_repeated_notices_are_harmless():
 
 
 @pytest.mark.parametrize("fenced", [True, False])
-def test_i5_block_in_flight_is_handed_out(fenced, monkeypatch):
+def test_block_in_flight_is_handed_out(fenced, monkeypatch):
     """I5: A ends while a later step computes it; its blocks must wait for that step."""
     scheduler = scheduler_of(depth=2, num_blocks=4, kv={"enable_prefix_caching": False})
     driver = Driver(scheduler, depth=2)
@@ -448,7 +448,7 @@ def test_i5_block_in_flight_is_handed_out(fenced, monkeypatch):
             driver.finish()
 
 
-def test_e2_unknown_end_is_seen():
+def test_unknown_end_is_seen():
     """E2: an end of a request that was never added."""
     scheduler = scheduler_of()
     driver = Driver(scheduler)
@@ -458,7 +458,7 @@ def test_e2_unknown_end_is_seen():
     assert str(violation) == "E2: request 'S' ended and was not live"
 
 
-def test_e6_run_that_never_ends_is_seen():
+def test_run_that_never_ends_is_seen():
     """E6: the driver gives up and says who stands where."""
     scheduler = scheduler_of(gate=[{"use": "hint"}])
     driver = Driver(scheduler)

@@ -109,7 +109,7 @@ def loads(name: str, size: int, count: int, *script: int) -> Any:
 class TestB06NoticesAndAborts:
     @pytest.mark.parametrize("depth", [1, 2, 3])
     @pytest.mark.parametrize("script", [(2,), (2, 2, 3), (9,), ()])
-    def test_b06_an_abort_frees_at_once(self, depth: int, script: Any) -> None:
+    def test_an_abort_frees_at_once(self, depth: int, script: Any) -> None:
         """Whether the notice comes in the same tick, later, twice or never."""
         driver = driver_of(depth=depth)
         driver.add(loads("A", 64, 4, *script))
@@ -123,7 +123,7 @@ class TestB06NoticesAndAborts:
         assert kv.num_free_blocks == 8
         assert driver.recorder.finished == {"A": "abort/aborted", "B": "length/max_tokens"}
 
-    def test_b06_fifty_aborts_without_other_traffic(self) -> None:
+    def test_fifty_aborts_without_other_traffic(self) -> None:
         driver = driver_of()
         for i in range(50):
             driver.add(loads(f"A{i}", 64, 4, 2))
@@ -132,7 +132,7 @@ class TestB06NoticesAndAborts:
         driver.finish()
         assert set(driver.recorder.finished.values()) == {"abort/aborted"}
 
-    def test_b06_a_notice_that_never_comes_has_a_lease(self) -> None:
+    def test_a_notice_that_never_comes_has_a_lease(self) -> None:
         driver = driver_of()
         driver.add(loads("A", 64, 4))
         driver.finish(max_steps=40)
@@ -140,7 +140,7 @@ class TestB06NoticesAndAborts:
         assert first == LEASE + 1  # a notice is heeded at the next step
         assert driver.recorder.finished == {"A": "length/max_tokens"}
 
-    def test_b06_a_late_notice_wakes_no_other_of_that_name(self) -> None:
+    def test_a_late_notice_wakes_no_other_of_that_name(self) -> None:
         """An id is used again: the first one's notice is early for the second, not fatal."""
         driver = driver_of()
         driver.add(loads("A", 64, 4, 6))
@@ -156,7 +156,7 @@ class TestB06NoticesAndAborts:
 
 @pytest.mark.parametrize("depth", [2, 3])
 @pytest.mark.parametrize("reset", [False, True])
-def test_b10_answers_in_flight_meet_a_preemption(depth: int, reset: bool) -> None:
+def test_answers_in_flight_meet_a_preemption(depth: int, reset: bool) -> None:
     driver = driver_of(depth=depth, usable=6, size=4)
     driver.add(make_request("A", 8, 12), make_request("B", 8, 12))
     while driver.scheduler.requests:
@@ -168,7 +168,7 @@ def test_b10_answers_in_flight_meet_a_preemption(depth: int, reset: bool) -> Non
 
 
 @pytest.mark.parametrize("depth", [2, 3])
-def test_b11_blocks_of_who_ended_wait_for_the_steps_in_flight(depth: int) -> None:
+def test_blocks_of_who_ended_wait_for_the_steps_in_flight(depth: int) -> None:
     """R's transfer is done just when A ends, and A's blocks are all that there is."""
     driver = driver_of(depth=depth, usable=4, size=4)
     driver.add(make_request("A", 13, 3), loads("R", 12, 3, 3))
@@ -178,7 +178,7 @@ def test_b11_blocks_of_who_ended_wait_for_the_steps_in_flight(depth: int) -> Non
 
 @pytest.mark.parametrize("usable", [20, 16])
 @pytest.mark.parametrize("with_local", [False, True])
-def test_b03_parked_requests_hold_nothing(usable: int, with_local: bool) -> None:
+def test_parked_requests_hold_nothing(usable: int, with_local: bool) -> None:
     """Two loads that do not fit together: neither holds blocks, so both finish, by turns."""
     driver = driver_of(usable=usable)
     driver.add(loads("A", 240, 1, 3), loads("B", 224, 1, 3))
@@ -192,7 +192,7 @@ def test_b03_parked_requests_hold_nothing(usable: int, with_local: bool) -> None
 
 
 @pytest.mark.parametrize("script", [(), (1_000,)])
-def test_b21_parked_requests_take_no_seat(script: Any) -> None:
+def test_parked_requests_take_no_seat(script: Any) -> None:
     driver = driver_of(max_num_seqs=4)
     driver.add(*(loads(f"S{i}", 8, 4, *script) for i in range(4)), make_request("P", 8, 4))
     driver.turn()
@@ -259,7 +259,7 @@ def resource_driver(cls: type, **kv: Any) -> tuple[Driver, Any]:
     return Driver(made), made.components.resources[0]
 
 
-def test_b48_a_slot_is_charged_for_who_runs_and_nobody_else() -> None:
+def test_a_slot_is_charged_for_who_runs_and_nobody_else() -> None:
     driver, slots = resource_driver(Adapters, num_blocks=13, block_size=4)
     driver.add(make_request("L1", 24, 12, adapter="one"))  # mid-chunk for two steps
     driver.turn()
@@ -309,7 +309,7 @@ class ItemCache(Resource):
                 del self.users[item], self.sizes[item]
 
 
-def test_b49_a_second_resource_obeys_the_rules_of_the_first() -> None:
+def test_a_second_resource_obeys_the_rules_of_the_first() -> None:
     driver, cache = resource_driver(ItemCache, num_blocks=9, block_size=4)
     with pytest.raises(RequestRefusedError, match="its items take 120 of 100"):
         driver.add(make_request("big", 4, 2, hints={"items": [("x", 120)]}))

@@ -26,7 +26,7 @@ def computed_at_start(bench: Any) -> dict[str, int]:
     return {new.req_id: new.num_computed_tokens for new in bench.plan.scheduled_new_reqs}
 
 
-def test_w1_budget_chunking_and_prefix_hit(bench: Any) -> None:
+def test_budget_chunking_and_prefix_hit(bench: Any) -> None:
     """C is cut by the budget; D starts at 8 computed tokens, X's."""
     b = bench(block_size=4, budget=16)
     x = b.tokens(10)
@@ -47,7 +47,7 @@ def test_w1_budget_chunking_and_prefix_hit(bench: Any) -> None:
     assert list(b.schedule().items()) == [("A", 1), ("B", 1), ("C", 1), ("D", 1)]
 
 
-def test_w2_one_budget_for_all_kinds(bench: Any) -> None:
+def test_one_budget_for_all_kinds(bench: Any) -> None:
     """Decodes, a chunk and a new prompt share one budget."""
     b = bench(budget=512)
     b.add("B", 1, 50)
@@ -61,7 +61,7 @@ def test_w2_one_budget_for_all_kinds(bench: Any) -> None:
     assert b.step() == {"B": 1, "C": 1, "A": 1, "D": 190}
 
 
-def test_w3_long_prefill_threshold(bench: Any) -> None:
+def test_long_prefill_threshold(bench: Any) -> None:
     """A long prompt comes in pieces, but not when it is alone."""
     limit = {"limit": [{"use": "long-prefill", "threshold": 512}]}
     b = bench(budget=4096, sections=limit)
@@ -75,7 +75,7 @@ def test_w3_long_prefill_threshold(bench: Any) -> None:
     assert alone.step() == {"A": 2050}
 
 
-def test_w4a_token_budget(bench: Any) -> None:
+def test_token_budget(bench: Any) -> None:
     b = bench()
     for name in "ABCD":
         b.add(name, 1000, 50)
@@ -83,7 +83,7 @@ def test_w4a_token_budget(bench: Any) -> None:
     assert b.step() == {"A": 1, "B": 1, "C": 952, "D": 1000}
 
 
-def test_w4b_seats(bench: Any) -> None:
+def test_seats(bench: Any) -> None:
     """257 decodes: one waits, whatever budget is free."""
     b = bench()
     for i in range(257):
@@ -94,7 +94,7 @@ def test_w4b_seats(bench: Any) -> None:
     assert b.scheduler.num_waiting == 1
 
 
-def test_w4c_budget_and_seats(bench: Any) -> None:
+def test_budget_and_seats(bench: Any) -> None:
     b = bench()
     for i in range(200):
         b.add(f"r{i}", 4, 50)
@@ -117,7 +117,7 @@ def w5(bench: Any, **options: Any) -> Any:
     return b
 
 
-def test_w5_preemption_and_resumption(bench: Any) -> None:
+def test_preemption_and_resumption(bench: Any) -> None:
     """D yields its 4 blocks when C needs one, returns with 48 tokens hit, yields again."""
     b = w5(bench)
     table = []
@@ -140,7 +140,7 @@ def test_w5_preemption_and_resumption(bench: Any) -> None:
     assert b.finished["E"].detail == "max_tokens"
 
 
-def test_w5_resumed_request_brings_its_whole_table(bench: Any) -> None:
+def test_resumed_request_brings_its_whole_table(bench: Any) -> None:
     b = w5(bench)
     b.steps(3)
     b.schedule()
@@ -152,13 +152,13 @@ def test_w5_resumed_request_brings_its_whole_table(bench: Any) -> None:
     assert b.scheduler.requests["D"].num_recomputed_tokens == 13  # 48..60, not the 62nd
 
 
-def test_w5_watermark_keeps_d_out(bench: Any) -> None:
+def test_watermark_keeps_d_out(bench: Any) -> None:
     b = w5(bench, sections={"gate": [{"use": "full-need"}, {"use": "watermark", "fraction": 0.1}]})
     assert [step.get("D") for step in b.steps(4)] == [60, 1, None, None]
 
 
 @pytest.mark.parametrize(("budget", "chunks"), [(8192, [6000, 1]), (4200, [4000, 2000, 1])])
-def test_w6_decodes_beside_a_long_prompt(bench: Any, budget: int, chunks: list[int]) -> None:
+def test_decodes_beside_a_long_prompt(bench: Any, budget: int, chunks: list[int]) -> None:
     b = bench(budget=budget)
     for i in range(200):
         b.add(f"r{i}", 4, 50)
@@ -169,7 +169,7 @@ def test_w6_decodes_beside_a_long_prompt(bench: Any, budget: int, chunks: list[i
     assert sum(steps[0].values()) == 200 + chunks[0]
 
 
-def test_w7_prefix_blocks(bench: Any) -> None:
+def test_prefix_blocks(bench: Any) -> None:
     """R1 shares 10 tokens, of which 8 fill blocks."""
     b = bench(block_size=4, usable=10)
     r0 = b.tokens(15)
@@ -187,7 +187,7 @@ def test_w7_prefix_blocks(bench: Any) -> None:
 
 
 @pytest.mark.parametrize(("fraction", "admitted"), [(0.0, True), (0.1, False)])
-def test_w8_watermark(bench: Any, fraction: float, admitted: bool) -> None:
+def test_watermark(bench: Any, fraction: float, admitted: bool) -> None:
     gates = [{"use": "full-need"}, {"use": "watermark", "fraction": fraction}]
     b = bench(usable=20, sections={"gate": gates})
     b.add("A", 144, 30)
@@ -197,14 +197,14 @@ def test_w8_watermark(bench: Any, fraction: float, admitted: bool) -> None:
     assert ("B" in b.step()) is admitted
 
 
-def test_w8_watermark_ignored_when_nothing_runs(bench: Any) -> None:
+def test_watermark_ignored_when_nothing_runs(bench: Any) -> None:
     gates = [{"use": "full-need"}, {"use": "watermark", "fraction": 0.9}]
     b = bench(usable=20, sections={"gate": gates})
     b.add("B", 143, 30)
     assert b.step() == {"B": 143}
 
 
-def test_w9_full_hit(bench: Any) -> None:
+def test_full_hit(bench: Any) -> None:
     """At least one token is computed; longer prompts use the whole shared part."""
     b = bench()
     prompt = b.tokens(64)
@@ -246,7 +246,7 @@ class HintPlugin:
 
 
 @pytest.mark.parametrize("how", ["park", "skip"])
-def test_w10_own_place_after_parking(bench: Any, how: str) -> None:
+def test_own_place_after_parking(bench: Any, how: str) -> None:
     """R1 costs no scan while it is aside, and comes back before R4, not behind it."""
     b = bench(
         plugins=[HintPlugin()],

@@ -72,7 +72,7 @@ def granted(found: list[tuple[dict[str, int], list[str], int]]) -> list[dict[str
     return [grants for grants, _, _ in found]
 
 
-def test_w1_budget_chunking_and_prefix_hit(steps: Any) -> None:
+def test_budget_chunking_and_prefix_hit(steps: Any) -> None:
     x = list(range(7000, 7010))
     arrivals = [
         arrival("X", 0, x, 1),
@@ -89,7 +89,7 @@ def test_w1_budget_chunking_and_prefix_hit(steps: Any) -> None:
     ]
 
 
-def test_w2_one_budget_for_all_kinds(steps: Any) -> None:
+def test_one_budget_for_all_kinds(steps: Any) -> None:
     arrivals = [
         arrival("B", 0, 1, 50),
         arrival("C", 0, 1, 50),
@@ -104,7 +104,7 @@ def test_w2_one_budget_for_all_kinds(steps: Any) -> None:
     ]
 
 
-def test_w3_long_prefill_threshold(steps: Any) -> None:
+def test_long_prefill_threshold(steps: Any) -> None:
     limit = [{"use": "long-prefill", "threshold": 512}]
     arrivals = [arrival("B", 0, 4, 50), arrival("A", 1, 2050, 50)]
     found = granted(steps(arrivals, budget=4096, until=7, limit=limit))
@@ -113,7 +113,7 @@ def test_w3_long_prefill_threshold(steps: Any) -> None:
     assert alone[0] == {"A": 2050}
 
 
-def test_w4_two_caps(steps: Any) -> None:
+def test_two_caps(steps: Any) -> None:
     four = granted(steps([arrival(n, 0, 1000, 50) for n in "ABCD"], until=2))
     assert four == [{"A": 1000, "B": 1000, "C": 48}, {"A": 1, "B": 1, "C": 952, "D": 1000}]
     crowd = [arrival(f"r{n}", 0, 4, 50) for n in range(257)]
@@ -129,7 +129,7 @@ def w5() -> list[Arrival]:
     return [*early, arrival("E", 0, 8, 4), arrival("D", 1, 60, 20)]
 
 
-def test_w5_preemption_and_resumption(steps: Any) -> None:
+def test_preemption_and_resumption(steps: Any) -> None:
     found = steps(w5(), usable=13, until=8)
     none = None
     assert [
@@ -146,20 +146,20 @@ def test_w5_preemption_and_resumption(steps: Any) -> None:
     ]
 
 
-def test_w5_watermark_keeps_d_out(steps: Any) -> None:
+def test_watermark_keeps_d_out(steps: Any) -> None:
     gates = [{"use": "full-need"}, {"use": "watermark", "fraction": 0.1}]
     found = granted(steps(w5(), usable=13, until=5, gate=gates))
     assert [step.get("D") for step in found[1:5]] == [60, 1, None, None]
 
 
 @pytest.mark.parametrize(("budget", "chunks"), [(8192, [6000]), (4200, [4000, 2000])])
-def test_w6_decodes_beside_a_long_prompt(budget: int, chunks: list[int], steps: Any) -> None:
+def test_decodes_beside_a_long_prompt(budget: int, chunks: list[int], steps: Any) -> None:
     arrivals = [arrival(f"r{n}", 0, 1, 50) for n in range(200)]
     found = granted(steps([*arrivals, arrival("P", 1, 6000, 50)], budget=budget, until=3))
     assert [step["P"] for step in found[1:3]][: len(chunks)] == chunks
 
 
-def test_w7_prefix_blocks(steps: Any) -> None:
+def test_prefix_blocks(steps: Any) -> None:
     r0 = list(range(9000, 9015))
     arrivals = [arrival("R0", 0, r0, 50), arrival("R1", 1, [*r0[:10], 1, 2, 3, 4], 50)]
     found = steps(arrivals, block_size=4, usable=10, until=2)
@@ -168,14 +168,14 @@ def test_w7_prefix_blocks(steps: Any) -> None:
 
 
 @pytest.mark.parametrize(("fraction", "enters"), [(0.0, True), (0.1, False)])
-def test_w8_watermark(fraction: float, enters: bool, steps: Any) -> None:
+def test_watermark(fraction: float, enters: bool, steps: Any) -> None:
     gates = [{"use": "full-need"}, {"use": "watermark", "fraction": fraction}]
     arrivals = [arrival("A", 0, 144, 40), arrival("B", 2, 143, 40)]
     found = granted(steps(arrivals, usable=20, until=3, gate=gates))
     assert ("B" in found[2]) is enters
 
 
-def test_w9_full_hit(steps: Any) -> None:
+def test_full_hit(steps: Any) -> None:
     a = list(range(5000, 5064))
     longer = [*a, *range(1, 17)]
     arrivals = [arrival("A", 0, a, 1), arrival("B", 1, a, 1), arrival("C", 2, longer, 1)]
@@ -197,7 +197,7 @@ class Holds(Gate):
         self.ctx.signal("later")
 
 
-def test_w10_own_place_after_parking(steps: Any) -> None:
+def test_own_place_after_parking(steps: Any) -> None:
     arrivals = [arrival(f"R{n}", 0, 4, 5) for n in (1, 2, 3)]
     arrivals += [arrival("R4", 1, 4, 5)]
     gates = [{"use": "full-need"}, {"use": "holds"}]

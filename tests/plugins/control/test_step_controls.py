@@ -129,7 +129,7 @@ def test_prompts_share_a_step_with_decodes(under: Any) -> None:
 
 
 @pytest.mark.slow
-def test_b40_decodes_are_served_in_every_step(under: Any) -> None:
+def test_decodes_are_served_in_every_step(under: Any) -> None:
     """Under the default and under a share: one p600 a step beside 8 decodes."""
     for control, first in (({"share": 1.0}, 504), ({"share": 0.5}, 256)):
         b = under("prefill-share", bench={"budget": 512, "usable": 20_000}, **control)
@@ -153,7 +153,7 @@ def test_b40_decodes_are_served_in_every_step(under: Any) -> None:
     "max_steps",
     [1, pytest.param(4, marks=pytest.mark.slow), pytest.param(9, marks=pytest.mark.slow)],
 )
-def test_b40_decodes_wait_for_prompts_a_bounded_number_of_steps(under: Any, max_steps: int) -> None:
+def test_decodes_wait_for_prompts_a_bounded_number_of_steps(under: Any, max_steps: int) -> None:
     """Eight decodes, one p600 a step: each decodes in every ``max_steps + 1``-th step."""
     bench = {"budget": 512, "usable": 20_000, "max_num_seqs": 512}
     b = under("prefill-first", bench=bench, max_steps=max_steps)

@@ -36,7 +36,7 @@ def lines_of(path):
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
-def test_w5_reads_as_it_was_decided(tmp_path):
+def test_reads_as_it_was_decided(tmp_path):
     """The preemption and resumption of the worked case, line by line."""
     scheduler = make_scheduler(tmp_path / "log", log={"block_ids": True})
     drive(scheduler, five_requests())

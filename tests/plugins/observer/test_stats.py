@@ -53,7 +53,7 @@ def test_times_of_two_requests():
     assert found["finished_length"] == 2
 
 
-def test_w5_preemption_counts_its_first_token_once():
+def test_preemption_counts_its_first_token_once():
     driver = make_driver()
     driver.add(*(make_request(n, p, 40) for n, p in (("A", 31), ("B", 30), ("C", 30))))
     driver.add(make_request("E", 8, 4))
@@ -76,7 +76,7 @@ def test_w5_preemption_counts_its_first_token_once():
     assert found["prefix_queried_tokens"] == 31 + 30 + 30 + 8 + 60
 
 
-def test_w9_prefix_hits_count_once_a_request():
+def test_prefix_hits_count_once_a_request():
     driver = make_driver(num_blocks=40)
     prompt = list(range(64))
     for name in ("first", "second"):

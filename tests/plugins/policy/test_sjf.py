@@ -28,7 +28,7 @@ def test_a_second_of_waiting_is_worth_tokens(policy_bench: Any) -> None:
     assert b.order() == ["running", "c", "a", "b"]
 
 
-def test_b39_aging_bounds_how_long_the_longest_waits(policy_bench: Any) -> None:
+def test_aging_bounds_how_long_the_longest_waits(policy_bench: Any) -> None:
     """One short request a step: the long one is passed by those of (4096 - 16) / 40.8 s."""
     b = policy_bench("sjf", {"aging": 40.8}, max_num_seqs=1, budget=4096)
     b.add("long", 4096, 1)
@@ -37,13 +37,13 @@ def test_b39_aging_bounds_how_long_the_longest_waits(policy_bench: Any) -> None:
     assert begun == [101]
 
 
-def test_b39_without_aging_it_waits_for_ever(policy_bench: Any) -> None:
+def test_without_aging_it_waits_for_ever(policy_bench: Any) -> None:
     b = policy_bench("sjf", {"aging": 0}, max_num_seqs=1, budget=4096)
     b.add("long", 4096, 1)
     assert b.begins("long", 1000, lambda step: b.add(f"short{step}", 16, 1)) == []
 
 
-def test_b39_equal_lengths_are_served_as_they_came(policy_bench: Any) -> None:
+def test_equal_lengths_are_served_as_they_came(policy_bench: Any) -> None:
     b = policy_bench("sjf", max_num_seqs=1)
     names = [f"r{i}" for i in range(20)]
     for name in names:
@@ -52,7 +52,7 @@ def test_b39_equal_lengths_are_served_as_they_came(policy_bench: Any) -> None:
     assert b.order() == names
 
 
-def test_b39_a_preempted_request_keeps_its_place(policy_bench: Any) -> None:
+def test_a_preempted_request_keeps_its_place(policy_bench: Any) -> None:
     """B yields for want of blocks, and returns before those that aging places behind it."""
     b = policy_bench("sjf", {"aging": 100.0}, usable=6, block_size=4)
     b.add("A", 8, 12)

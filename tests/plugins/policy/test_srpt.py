@@ -95,7 +95,7 @@ def test_no_request_is_looked_at_while_those_that_wait_are_longer(policy_bench: 
     assert set(asked) <= {f"w{i}" for i in range(10)}
 
 
-def test_b39_who_has_waited_too_long_keeps_its_place_whatever_comes(policy_bench: Any) -> None:
+def test_who_has_waited_too_long_keeps_its_place_whatever_comes(policy_bench: Any) -> None:
     """Two that are overdue are served as they came, before shorter ones of any age."""
     b = policy_bench("srpt", {"max_wait": 5.0, "pausing": False}, max_num_seqs=1)
     b.add("running", 4, 10)
