@@ -1,4 +1,4 @@
-"""How a plan came about, for observers."""
+"""A plan and the decisions behind it, for observers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from batchwright.messages import SchedulerOutput
-from batchwright.read_only import Read
 from batchwright.request_view import RequestView
 
 if TYPE_CHECKING:
@@ -20,40 +19,63 @@ class StepRecord:
     Attributes:
         plan: The plan.
         view: The scheduler after planning.
-        budget: Tokens that could be granted in this step.
     """
 
     __slots__ = ("_draft", "_state", "plan", "view")
-
-    budget: Read[int] = Read("_draft.budget")
-    visited: Read[Mapping[str, int]] = Read("_draft.debts")
-    """Requests whose grant was decided by a visit, with what they owed (tokens).
-
-    The others that were granted something are the ``num_batched`` of the decode batch: one
-    token owed, one token granted.
-    """
-    num_batched: Read[int] = Read("_draft.num_batched")
-    """Requests of the decode batch, which were granted their token without a visit."""
-    new_blocks: Read[Mapping[str, list[int]]] = Read("_draft.tables")
-    """Blocks that this step sends along: new ones, or an admitted request's table."""
-    waiting_reasons: Read[Mapping[str, str]] = Read("_state.room.new_reasons")
-    """Why requests wait, where that changed since the last step; empty: no more.
-
-    A request that none was ever given for, or an empty one, waits in the queue: behind
-    the one in ``stopped_by``, or until the step has room.
-    """
-    shortage: Read[bool] = Read("_draft.shortage")
-    """True if blocks ran out, so that no request was admitted."""
-    stopped_by: Read[tuple[str | None, str]] = Read("_draft.stopped_by")
-    """The request that the waiting scan ended at (None: none in particular), and why."""
-    preempted_for: Read[Mapping[str, str]] = Read("_draft.preempted_for")
-    """By preempted request, the one that needed its blocks."""
 
     def __init__(self, plan: SchedulerOutput, draft: Draft, state: State) -> None:
         self.plan = plan
         self.view = state.view
         self._draft = draft
         self._state = state
+
+    @property
+    def budget(self) -> int:
+        """Tokens that could be granted in this step."""
+        return self._draft.budget
+
+    @property
+    def visited(self) -> Mapping[str, int]:
+        """Requests whose grant was decided by a visit, with what they owed (tokens).
+
+        The others that were granted something are the ``num_batched`` of the decode batch: one
+        token owed, one token granted.
+        """
+        return self._draft.debts
+
+    @property
+    def num_batched(self) -> int:
+        """Requests of the decode batch, which were granted their token without a visit."""
+        return self._draft.num_batched
+
+    @property
+    def new_blocks(self) -> Mapping[str, list[int]]:
+        """Blocks that this step sends along: new ones, or an admitted request's table."""
+        return self._draft.tables
+
+    @property
+    def waiting_reasons(self) -> Mapping[str, str]:
+        """Why requests wait, where that changed since the last step; empty: no more.
+
+        A request that none was ever given for, or an empty one, waits in the queue: behind
+        the one in ``stopped_by``, or until the step has room.
+        """
+        return self._state.room.new_reasons
+
+    @property
+    def shortage(self) -> bool:
+        """True if blocks ran out, so that no request was admitted."""
+        return self._draft.shortage
+
+    @property
+    def stopped_by(self) -> tuple[str | None, str]:
+        """The request that the waiting scan ended at (None: none in particular), and why."""
+        return self._draft.stopped_by
+
+    @property
+    def preempted_for(self) -> Mapping[str, str]:
+        """By preempted request, the one that needed its blocks."""
+        return self._draft.preempted_for
 
     @property
     def admitted(self) -> Iterator[RequestView]:

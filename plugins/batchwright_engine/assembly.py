@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from batchwright.assembly import Assembly, naming
+from batchwright.assembly import Assembly
+from batchwright.component_factory import naming
 from batchwright.context import Sizes
 from batchwright.default_plugins import AUTO
 from batchwright.exceptions import ConfigError
-from batchwright.protocols import AttentionBackend, Executor, ModelInfo, ModelSettings
+from batchwright.protocols import AttentionBackend, Executor, Feature, ModelInfo, ModelSettings
 from batchwright_engine.engine import Engine
 
 
@@ -39,13 +40,13 @@ class EngineAssembly(Assembly):
     def engine_around(self, executor: Executor, settings: ModelSettings, **given: Any) -> Engine:
         """Load the model and build the scheduler for it."""
         config = self.config
-        with naming(executor, "load", OSError):
+        with naming(executor, Executor.load, OSError):
             model = executor.load(settings)
         scheduler = self.scheduler(model, output_oracle=executor.output_oracle, **given)
-        with naming(executor, "allocate_kv"):
+        with naming(executor, Executor.allocate_kv):
             executor.allocate_kv(scheduler.sizes.num_blocks, scheduler.sizes.block_size)
         for feature in scheduler.components.features:
-            with naming(feature, "worker_side"):
+            with naming(feature, Feature.worker_side):
                 executor.install(feature.name, feature.worker_side())
         return Engine(scheduler, executor, model, max_restarts=config.executor.max_restarts)
 
@@ -61,7 +62,7 @@ class EngineAssembly(Assembly):
             return None
         executor: Executor = self.make(self.config.once("executor"), unknown)
         settings = self.model_settings(path, self._attention(unknown))
-        with naming(executor, "inspect"):
+        with naming(executor, Executor.inspect):
             return executor.inspect(settings)
 
     def model_settings(self, path: str, attention: Sequence[AttentionBackend]) -> ModelSettings:

@@ -28,12 +28,10 @@ class Subcomponent:
     Args:
         kind: Its kind.
         option: The option of that component that names it; empty: the one that is configured.
-        context: The class of its context.
     """
 
     kind: str
     option: str = ""
-    context: type[Context] = Context
 
 
 class Component(ABC):

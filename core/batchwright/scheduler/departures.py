@@ -6,8 +6,8 @@ from batchwright.protocols.kv import DetachCause
 from batchwright.request import Finish, Request, RequestStatus
 from batchwright.scheduler.draft import Draft
 from batchwright.scheduler.faults import RequestFault
+from batchwright.scheduler.services import RunningRequests
 from batchwright.scheduler.state import State
-from batchwright.step_view import Running
 
 
 class Departures:
@@ -152,7 +152,7 @@ class Departures:
         """
         state = self._state
         among = state.running if among is None else among
-        running = state.view.running if among is state.running else Running(among)
+        running = state.view.running if among is state.running else RunningRequests(among)
         chosen = state.faults.ask(
             state.components.victim,
             "choose",

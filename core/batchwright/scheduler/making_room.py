@@ -11,9 +11,9 @@ from attrs import define, evolve, field
 from batchwright.protocols import PrefixHit
 from batchwright.request import Request
 from batchwright.scheduler.departures import Departures
+from batchwright.scheduler.services import supposing
 from batchwright.scheduler.state import State
 from batchwright.scheduler.yielding import Yielding
-from batchwright.step_view import supposing
 
 
 @define(eq=False)

@@ -27,6 +27,7 @@ from batchwright.scheduler.planning import commit_plan
 from batchwright.scheduler.progress_guard import ProgressGuard
 from batchwright.scheduler.results import Results
 from batchwright.scheduler.running_scan import RunningScan
+from batchwright.scheduler.services import SchedulerServices, SchedulerView
 from batchwright.scheduler.settings import SchedulerSettings
 from batchwright.scheduler.state import State
 from batchwright.scheduler.waiting_scan import WaitingScan
@@ -63,6 +64,7 @@ class Scheduler:
         stopwatch: Clock | None = None,
     ) -> None:
         self._state = state = State(components, settings, sizes, clock, stopwatch or clock)
+        state.view = SchedulerView(state)
         self._departures = Departures(state)
         self._intake = Intake(state, self._departures)
         self._yielding = Yielding(state, self._departures)
@@ -75,8 +77,9 @@ class Scheduler:
         self._thread = 0
         self._tells_steps = state.announcer.wants("on_step")
         self._tells_outputs = state.announcer.wants("on_outputs")
+        self._services = SchedulerServices(state)
         for component in (*components, *components.subcomponents()):
-            component.ctx.bind(state, component)
+            component.ctx.bind(self._services, component)
         for component in components:
             set_up(component)
         if not state.fits_pool(sizes.max_model_len):
@@ -392,7 +395,7 @@ class Scheduler:
     @property
     def estimator_was_asked(self) -> bool:
         """Whether a component has asked ``ctx.estimator``."""
-        return self._state.estimator_was_asked
+        return self._services.estimator_was_asked
 
     def summaries(self) -> dict[str, dict[str, Any]]:
         """Return the summaries of observers by name; asked for at the end of a run."""

@@ -45,10 +45,12 @@ class State:
         ended: Ended since the last update, for the caller.
         failed_ids: Requests that the last updated step could not compute.
         to_end: Requests to end, how and why, once what is going on is done.
-        estimator_was_asked: Whether a component wanted to know how long steps take.
         signals: Keys that came between steps; other threads may add.
         bell: Rings when other threads brought something.
+        view: The state as components see it; set by the scheduler.
     """
+
+    view: StepView
 
     def __init__(
         self,
@@ -85,7 +87,6 @@ class State:
         self.clock_timers = ClockTimers()
         self.predictions = Predictions(components.predictor, self.requests, self.faults)
         self.groups = Groups(settings.group_time_to_live)
-        self.view = StepView(self)
         self.counts = Counts()
         self.draft = self.no_draft = Draft()
         self.signals: deque[str] = deque()
@@ -101,7 +102,6 @@ class State:
         self.has_changed = True
         self.bypass_choices = False
         self.bypass_gates = False
-        self.estimator_was_asked = False
         self._next_running_order = 0
         self._least_free_blocks = sys.maxsize
 
