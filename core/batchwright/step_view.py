@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from batchwright.request import Finish
@@ -24,7 +24,6 @@ class Running(Protocol):
     def __contains__(self, request: object) -> bool: ...
 
 
-@runtime_checkable
 class StepView(Protocol):
     """A live, read-only look at the scheduler; always as of now.
 

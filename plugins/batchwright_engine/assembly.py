@@ -12,6 +12,7 @@ from batchwright.default_plugins import AUTO
 from batchwright.exceptions import ConfigError
 from batchwright.protocols import AttentionBackend, Executor, Feature, ModelInfo, ModelSettings
 from batchwright_engine.engine import Engine
+from batchwright_engine.sections import ExecutorSection
 
 
 class EngineAssembly(Assembly):
@@ -48,7 +49,8 @@ class EngineAssembly(Assembly):
         for feature in scheduler.components.features:
             with naming(feature, Feature.worker_side):
                 executor.install(feature.name, feature.worker_side())
-        return Engine(scheduler, executor, model, max_restarts=config.executor.max_restarts)
+        max_restarts = config.section(ExecutorSection).max_restarts
+        return Engine(scheduler, executor, model, max_restarts=max_restarts)
 
     def inspect(self) -> ModelInfo | None:
         """Ask the executor about its model without loading it; None if it cannot tell.

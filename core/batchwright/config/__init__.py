@@ -6,17 +6,18 @@ model.
 """
 
 from batchwright.config.checks import check_combinations, check_components
-from batchwright.config.config import LIST_KINDS, SECTIONS, SELECTORS, Config, Use
+from batchwright.config.config import LIST_KINDS, SELECTORS, Config, Use
 from batchwright.config.files import files_read, files_taken, is_same_file, prepare_output
 from batchwright.config.loading import load_config
+from batchwright.config.section import Section, section_types
 from batchwright.config.structure import Problem, located, raise_problems, structure_options
 
 __all__ = [
     "LIST_KINDS",
-    "SECTIONS",
     "SELECTORS",
     "Config",
     "Problem",
+    "Section",
     "Use",
     "check_combinations",
     "check_components",
@@ -27,5 +28,6 @@ __all__ = [
     "located",
     "prepare_output",
     "raise_problems",
+    "section_types",
     "structure_options",
 ]

@@ -73,9 +73,10 @@ def _run(file: Path, prompts: Path | None, output: Path | None, overrides: tuple
 
 
 def _output(config: Config, given: Path | None) -> Path | None:
-    if given is not None or config.run.output is None:
-        return given
-    return config.resolve(config.run.output)
+    from batchwright_engine.sections import RunSection
+
+    output = config.section(RunSection).output
+    return given if given is not None or output is None else config.resolve(output)
 
 
 def _answer(config: Config, source: Path, output: Path | None) -> Batch:
@@ -87,6 +88,7 @@ def _answer(config: Config, source: Path, output: Path | None) -> Batch:
     from batchwright_engine.answering.prompt_file import read_prompts, reading
     from batchwright_engine.answering.report import listed, print_report, start_lines
     from batchwright_engine.assembly import EngineAssembly
+    from batchwright_engine.sections import RunSection
 
     notices = Console(stderr=True, highlight=False)
     lines = read_prompts(source, config.sampling)
@@ -99,7 +101,7 @@ def _answer(config: Config, source: Path, output: Path | None) -> Batch:
         engine = assembly.engine()
         for text in start_lines(engine, len(lines)):
             notices.print(text, markup=False, soft_wrap=True)
-        batch = Batch(engine, lines, config.run, results)
+        batch = Batch(engine, lines, config.section(RunSection), results)
         try:
             batch.run()
         finally:

@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from batchwright.config import LIST_KINDS, SECTIONS, SELECTORS, Config
+from batchwright.config import LIST_KINDS, SELECTORS, Config
 
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
@@ -66,9 +66,8 @@ def render_config(config: Config) -> str:
         for kind in LIST_KINDS
         if getattr(Config(), kind) and not getattr(config, kind)
     ]
-    for section in SECTIONS:
-        values = attrs.asdict(getattr(config, section), recurse=False)
-        blocks.append([f"[{section}]", *_pairs(values)])
+    for name, section in config.sections().items():
+        blocks.append([f"[{name}]", *_pairs(attrs.asdict(section, recurse=False))])
     for kind in SELECTORS:
         for name, table in config.options.get(kind, {}).items():
             blocks.append([f"[{kind}.{_key(name)}]", *_pairs(table)])

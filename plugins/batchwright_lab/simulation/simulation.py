@@ -19,11 +19,11 @@ from batchwright_lab.simulation.fast_forward import FastForwarder
 if TYPE_CHECKING:
     from types import FrameType
 
-    from batchwright.config.sections import SimulationSection
     from batchwright.protocols import Arrival, OutputOracle
     from batchwright.request import Finish
     from batchwright.request_view import RequestView
     from batchwright_engine.engine import Engine
+    from batchwright_lab.sections import SimulationSection
     from batchwright_lab.simulation.arriving import Arriving
     from batchwright_lab.simulation.caps import Caps
 

@@ -13,6 +13,7 @@ from batchwright.default_plugins import AUTO
 from batchwright.exceptions import ConfigError
 from batchwright.plugin_manager import PluginManager
 from batchwright.protocols import Workload
+from batchwright_lab.sections import SimulationSection
 
 if TYPE_CHECKING:
     from batchwright.assembly import Assembly
@@ -50,8 +51,8 @@ def choose_workload(
         path = str(Path(file).expanduser().resolve())
         tables = options.setdefault("workload", {})
         tables[name] = {**tables.get(name, {}), "path": path}
-    section = attrs.evolve(config.simulation, workload=name)
-    return attrs.evolve(config, simulation=section, options=options)
+    section = attrs.evolve(config.section(SimulationSection), workload=name)
+    return attrs.evolve(config, options=options).with_section(section)
 
 
 def make_workload(assembly: Assembly) -> Workload:
