@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
@@ -27,7 +27,6 @@ from batchwright.protocols import (
     OutputOracle,
     Resource,
 )
-from batchwright.runtimes import check_runtime
 from batchwright.scheduler import Components, Scheduler, SchedulerSettings
 
 _log = logging.getLogger("batchwright.config")
@@ -86,14 +85,6 @@ class Assembly:
         settings = SchedulerSettings(**{**options, "compat": COMPAT[options["compat"]]})
         components = self._components(self._factory(output_oracle), sizes, estimator)
         return Scheduler(components, settings, sizes, self.clock, stopwatch)
-
-    def check_runtime(self, runtime: str, but: Sequence[str] = ()) -> None:
-        """Refuse what a runtime cannot do justice; kinds in ``but`` are none of its own."""
-        chosen = (
-            u for u in self.config.uses() if u.option and u.name != AUTO and u.kind not in but
-        )
-        found = [self.plugins.find(use.kind, use.name) for use in chosen]
-        check_runtime(runtime, found, self.config.plugins.accept_degraded)
 
     def make_alone(self, use: Use) -> Any:
         """Build a component that belongs to no scheduler, e.g. a workload."""

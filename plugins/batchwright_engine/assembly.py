@@ -12,6 +12,7 @@ from batchwright.default_plugins import AUTO
 from batchwright.exceptions import ConfigError
 from batchwright.protocols import AttentionBackend, Executor, Feature, ModelInfo, ModelSettings
 from batchwright_engine.engine import Engine
+from batchwright_engine.runtimes import check_runtime
 from batchwright_engine.sections import ExecutorSection
 
 
@@ -37,6 +38,14 @@ class EngineAssembly(Assembly):
         executor = self.make(config.once("executor"), unknown)
         settings = self.model_settings(config.model.path, self._attention(unknown))
         return self.engine_around(executor, settings)
+
+    def check_runtime(self, runtime: str, but: Sequence[str] = ()) -> None:
+        """Refuse what a runtime cannot do justice; kinds in ``but`` are none of its own."""
+        chosen = (
+            u for u in self.config.uses() if u.option and u.name != AUTO and u.kind not in but
+        )
+        found = [self.plugins.find(use.kind, use.name) for use in chosen]
+        check_runtime(runtime, found, self.config.plugins.accept_degraded)
 
     def engine_around(self, executor: Executor, settings: ModelSettings, **given: Any) -> Engine:
         """Load the model and build the scheduler for it."""

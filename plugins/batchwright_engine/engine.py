@@ -7,19 +7,21 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from batchwright.clock import Clock, MonotonicClock
 from batchwright.exceptions import OUTSIDE, ExecutorError, RequestRefusedError, StepError
 from batchwright.messages import ModelOutput, RequestOutput, SchedulerOutput, StepOutputs
-from batchwright.phases import BOOKKEEPING, SCHEDULING, Decisions, Phases
 from batchwright.protocols import Executor, ModelInfo, Tokenizer
 from batchwright.request import Request, RequestStatus
 from batchwright.sampling_params import SamplingParams
 from batchwright.scheduler import Scheduler
 from batchwright_engine.answer import Answer
 from batchwright_engine.detokenizer import Detokenizer
+from batchwright_engine.machine import MeasuresLimits
+from batchwright_engine.phases import BOOKKEEPING, SCHEDULING, Decisions, Phases
 from batchwright_engine.pipeline import BackgroundPipeline, Pipeline
 from batchwright_engine.prompt import Prompt, encode, several, with_stop_ids
 
@@ -309,8 +311,11 @@ class Engine:
             self._compute_next(is_step=False)
 
     def measure_limits(self, num_rows: int) -> Mapping[str, float]:
-        """What the machine allows; see ``Executor.measure_limits``."""
-        return self._pipeline.call(lambda: self.executor.measure_limits(num_rows))
+        """Measure what the machine allows; empty if the executor cannot tell."""
+        executor = self.executor
+        if not isinstance(executor, MeasuresLimits):
+            return {}
+        return self._pipeline.call(partial(executor.measure_limits, num_rows))
 
     def close(self) -> None:
         """Let components and executor release what they hold.

@@ -7,7 +7,6 @@ model.
 
 from batchwright.config.checks import check_combinations, check_components
 from batchwright.config.config import LIST_KINDS, SELECTORS, Config, Use
-from batchwright.config.files import files_read, files_taken, is_same_file, prepare_output
 from batchwright.config.loading import load_config
 from batchwright.config.section import Section, section_types
 from batchwright.config.structure import Problem, located, raise_problems, structure_options
@@ -21,12 +20,8 @@ __all__ = [
     "Use",
     "check_combinations",
     "check_components",
-    "files_read",
-    "files_taken",
-    "is_same_file",
     "load_config",
     "located",
-    "prepare_output",
     "raise_problems",
     "section_types",
     "structure_options",

@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Protocol
 
 from attrs import field, frozen
 
-from batchwright.clock import MonotonicClock
 from batchwright.context import Context
 from batchwright.exceptions import OUTSIDE, ExecutorError, InvariantError
 from batchwright.messages import (
@@ -20,7 +19,6 @@ from batchwright.messages import (
     NewRequestData,
     SchedulerOutput,
 )
-from batchwright.phases import Phases
 from batchwright.protocols.attention import AttentionBackend
 from batchwright.protocols.component import Component
 from batchwright.protocols.feature import WorkerSide
@@ -137,6 +135,13 @@ def _named(feature: str, method: str) -> Iterator[None]:
         raise ExecutorError(f"feature {feature!r}: {method}() {what}") from error
 
 
+class PhaseNotes:
+    """Notes of the time that the phases of a step take; by default they go nowhere."""
+
+    def lap(self, phase: str) -> None:
+        """End a phase: it took the time since the last one ended."""
+
+
 class Executor(Component):
     """Runs plans: keeps per-request state from the deltas and answers tokens.
 
@@ -160,9 +165,9 @@ class Executor(Component):
     runs_in_background: ClassVar[bool] = False
     """Whether plans may be computed on another thread, while the next one is made.
 
-    With ``scheduler.pipeline_depth`` over 1 the engine then calls ``run``, ``recover`` and
-    ``measure_limits`` on a thread of its own: one call at a time, plans in their order, none
-    behind one that failed before ``recover``. ``load`` and ``allocate_kv`` come before that,
+    With ``scheduler.pipeline_depth`` over 1 the engine then calls ``run`` and ``recover`` on
+    a thread of its own: one call at a time, plans in their order, none behind one that
+    failed before ``recover``. ``load`` and ``allocate_kv`` come before that,
     and ``close`` after it, on other threads. Halves of features are called there, too.
     It gains where ``execute`` leaves Python's lock to others for most of its time.
     """
@@ -172,7 +177,7 @@ class Executor(Component):
         self._halves: dict[str, WorkerSide] = {}
         self._untaken: dict[str, str] = {}
         """Reasons, by request that could not be taken up, until it is told that it ended."""
-        self.phases = Phases(MonotonicClock())
+        self.phases = PhaseNotes()
 
     def install(self, name: str, half: WorkerSide | None) -> None:
         """Take up a feature's half; called before the first plan, once a feature."""
@@ -295,20 +300,6 @@ class Executor(Component):
         Cost class: once for many steps.
         """
         raise NotImplementedError  # asked only where it is overridden
-
-    def measure_limits(self, num_rows: int) -> Mapping[str, float]:
-        """What the machine allows, for who measures: called outside of steps.
-
-        Args:
-            num_rows: Tokens of a step.
-
-        Returns:
-            Where it can be told: ``products_seconds``, the time that the matrix products
-            of the model's weights with so many rows take by themselves as the executor
-            computes them, ``plain_products_seconds`` as the library below it does, and
-            ``memory_bytes_per_second``, read and written, of a large copy.
-        """
-        return {}
 
     @abstractmethod
     def restart(self) -> None:

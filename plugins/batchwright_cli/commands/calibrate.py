@@ -45,9 +45,10 @@ def _calibrate(
     company, while every step is logged; --log takes a decision log of an earlier run
     instead.
     """
-    from batchwright.config import files_taken, load_config
+    from batchwright.config import load_config
     from batchwright_engine.output_file import keep_apart, write_text
     from batchwright_lab.calibration.calibration import calibrate, measure
+    from batchwright_plugins.files import files_taken
 
     config = load_config(file, overrides)
     output = output or file.parent / "measured.toml"

@@ -82,7 +82,9 @@ def _chosen(plugins: PluginManager, kind: str | None, name: str | None) -> list[
     return plugins.registrations(kind)
 
 
-def _as_dict(found: list[Registration], plugins: PluginManager, runtime: str | None) -> dict[str, Any]:
+def _as_dict(
+    found: list[Registration], plugins: PluginManager, runtime: str | None
+) -> dict[str, Any]:
     return {
         "components": [
             {
@@ -124,7 +126,7 @@ def _options(registration: Registration) -> list[dict[str, Any]]:
 
 def _support(registration: Registration, runtime: str) -> dict[str, dict[str, str]]:
     """By capability, how a runtime honours it, and why not exactly."""
-    from batchwright.runtimes import capabilities, support
+    from batchwright_engine.runtimes import capabilities, support
 
     answers = {name: support(runtime, name) for name in capabilities(registration)}
     return {name: {"level": s.level, "why": s.why} for name, s in answers.items()}

@@ -123,9 +123,9 @@ def _is_piped(output: Path | None) -> bool:
 
 
 def _results(config: Config, output: Path | None, *, is_piped: bool) -> Results:
-    from batchwright.config import files_taken
     from batchwright_engine.answering.result_file import NoResults, ResultFile, ResultStream
     from batchwright_engine.output_file import is_stream, keep_apart
+    from batchwright_plugins.files import files_taken
 
     if output is None:
         return NoResults()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from batchwright.clock import VirtualClock
-from batchwright.config import files_taken, load_config
+from batchwright.config import load_config
 from batchwright.exceptions import ConfigError
 from batchwright.plugin_manager import PluginManager
 from batchwright_engine.answering.instruments import ADDED, PROGRESS, instrumented
@@ -42,6 +42,7 @@ from batchwright_lab.workload.chosen_workload import (
     make_workload,
     pace_of,
 )
+from batchwright_plugins.files import files_taken
 
 if TYPE_CHECKING:
     from rich.console import Console

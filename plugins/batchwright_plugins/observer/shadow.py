@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from attrs import frozen
 
-from batchwright.config import files_read, prepare_output
 from batchwright.default_plugins import DEFAULT_POLICY
 from batchwright.exceptions import OUTSIDE, ConfigError
 from batchwright.option import option
 from batchwright.protocols import Observer, Subcomponent
 from batchwright.protocols.component import overrides
+from batchwright_plugins.files import files_read, prepare_output
 from batchwright_plugins.observer.agreement import Series, kendall_tau
 from batchwright_plugins.observer.shadow_services import ShadowServices
 

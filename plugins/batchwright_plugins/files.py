@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from batchwright.exceptions import ConfigError
 
 if TYPE_CHECKING:
-    from batchwright.config.config import Config
+    from batchwright.config import Config
 
 __all__ = ["files_read", "files_taken", "is_same_file", "prepare_output"]
 

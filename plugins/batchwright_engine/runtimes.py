@@ -1,4 +1,4 @@
-"""What each runtime honours of what components can do.
+"""The capabilities of components that each runtime honours.
 
 A capability is a method that a component overrides, e.g. ``policy.running_to_preempt``. What
 is not listed for a runtime it honours exactly.
@@ -63,7 +63,7 @@ def check_runtime(
     """Refuse components that a runtime cannot do justice.
 
     Args:
-        runtime: A key of ``HOSTS``.
+        runtime: A key of ``RUNTIMES``.
         components: Those that are selected.
         accepted: Capabilities that may be degraded (``plugins.accept_degraded``).
 
