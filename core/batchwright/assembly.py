@@ -10,8 +10,9 @@ import attrs
 
 from batchwright.clock import Clock, MonotonicClock
 from batchwright.compat import COMPAT
+from batchwright.component_checks import check_components
 from batchwright.component_factory import ComponentFactory
-from batchwright.config import Config, Use, check_combinations, check_components, located
+from batchwright.config import Config, Use, check_combinations, located
 from batchwright.config.sections import DEFAULT_MAX_MODEL_LEN, DEFAULT_NUM_BLOCKS
 from batchwright.context import Sizes
 from batchwright.default_plugins import AUTO, DEFAULT_VICTIM

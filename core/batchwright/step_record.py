@@ -3,88 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+
+from attrs import define, field
 
 from batchwright.messages import SchedulerOutput
+from batchwright.request import Request
 from batchwright.request_view import RequestView
-
-if TYPE_CHECKING:
-    from batchwright.scheduler.draft import Draft
-    from batchwright.scheduler.state import State
+from batchwright.step_view import StepView
 
 
+@define(eq=False)
 class StepRecord:
-    """A plan, what it was made from, and the state it left.
+    """A plan, what it was made from, and the state it left. Valid while ``on_step`` runs.
 
-    Attributes:
+    Args:
         plan: The plan.
         view: The scheduler after planning.
+        budget: Tokens that could be granted in this step.
+        visited: Requests whose grant was decided by a visit, with what they owed (tokens).
+            The others that were granted something are the ``num_batched`` of the decode
+            batch: one token owed, one token granted.
+        num_batched: Requests of the decode batch, which were granted their token without a
+            visit.
+        new_blocks: Blocks that this step sends along: new ones, or an admitted request's
+            table.
+        waiting_reasons: Why requests wait, where that changed since the last step; empty: no
+            more. A request that none was ever given for, or an empty one, waits in the
+            queue: behind the one in ``stopped_by``, or until the step has room.
+        shortage: True if blocks ran out, so that no request was admitted.
+        stopped_by: The request that the waiting scan ended at (None: none in particular), and
+            why.
+        preempted_for: By preempted request, the one that needed its blocks.
     """
 
-    __slots__ = ("_draft", "_state", "plan", "view")
-
-    def __init__(self, plan: SchedulerOutput, draft: Draft, state: State) -> None:
-        self.plan = plan
-        self.view = state.view
-        self._draft = draft
-        self._state = state
-
-    @property
-    def budget(self) -> int:
-        """Tokens that could be granted in this step."""
-        return self._draft.budget
-
-    @property
-    def visited(self) -> Mapping[str, int]:
-        """Requests whose grant was decided by a visit, with what they owed (tokens).
-
-        The others that were granted something are the ``num_batched`` of the decode batch: one
-        token owed, one token granted.
-        """
-        return self._draft.debts
-
-    @property
-    def num_batched(self) -> int:
-        """Requests of the decode batch, which were granted their token without a visit."""
-        return self._draft.num_batched
-
-    @property
-    def new_blocks(self) -> Mapping[str, list[int]]:
-        """Blocks that this step sends along: new ones, or an admitted request's table."""
-        return self._draft.tables
-
-    @property
-    def waiting_reasons(self) -> Mapping[str, str]:
-        """Why requests wait, where that changed since the last step; empty: no more.
-
-        A request that none was ever given for, or an empty one, waits in the queue: behind
-        the one in ``stopped_by``, or until the step has room.
-        """
-        return self._state.room.new_reasons
-
-    @property
-    def shortage(self) -> bool:
-        """True if blocks ran out, so that no request was admitted."""
-        return self._draft.shortage
-
-    @property
-    def stopped_by(self) -> tuple[str | None, str]:
-        """The request that the waiting scan ended at (None: none in particular), and why."""
-        return self._draft.stopped_by
-
-    @property
-    def preempted_for(self) -> Mapping[str, str]:
-        """By preempted request, the one that needed its blocks."""
-        return self._draft.preempted_for
+    plan: SchedulerOutput
+    view: StepView
+    budget: int
+    visited: Mapping[str, int]
+    num_batched: int
+    new_blocks: Mapping[str, list[int]]
+    waiting_reasons: Mapping[str, str]
+    shortage: bool
+    stopped_by: tuple[str | None, str]
+    preempted_for: Mapping[str, str]
+    _admitted: Mapping[str, Request] = field(repr=False)
 
     @property
     def admitted(self) -> Iterator[RequestView]:
         """Requests that began to run in this step, resumed ones among them."""
-        return (request.view for request in self._draft.admitted.values())
+        return (request.view for request in self._admitted.values())
 
     def num_new_tokens(self, request_id: str) -> int:
         """Tokens that a granted request owed before this step."""
-        return self._draft.debts.get(request_id, 1)
+        return self.visited.get(request_id, 1)
 
     def request(self, request_id: str) -> RequestView | None:
         """A live request, or None."""

@@ -27,12 +27,11 @@ from batchwright.scheduler.planning import commit_plan
 from batchwright.scheduler.progress_guard import ProgressGuard
 from batchwright.scheduler.results import Results
 from batchwright.scheduler.running_scan import RunningScan
-from batchwright.scheduler.services import SchedulerServices, SchedulerView
+from batchwright.scheduler.services import SchedulerServices, SchedulerView, record_of
 from batchwright.scheduler.settings import SchedulerSettings
 from batchwright.scheduler.state import State
 from batchwright.scheduler.waiting_scan import WaitingScan
 from batchwright.scheduler.yielding import Yielding
-from batchwright.step_record import StepRecord
 from batchwright.step_view import StepView
 
 _log = logging.getLogger("batchwright.scheduler")
@@ -146,7 +145,7 @@ class Scheduler:
                     plan.extras[feature.name] = said
             self._guard.after_step(plan)
             if self._tells_steps:
-                state.announcer.tell("on_step", StepRecord(plan, state.draft, state))
+                state.announcer.tell("on_step", record_of(plan, state))
         except BaseException as error:
             blame(error, state.components)
             raise

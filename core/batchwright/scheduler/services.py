@@ -8,11 +8,13 @@ from typing import Any
 
 from batchwright.compat import Compat
 from batchwright.counts import Counts
+from batchwright.messages import SchedulerOutput
 from batchwright.protocols import Component, Estimator
 from batchwright.request import Finish, Request, RequestStatus
 from batchwright.request_view import RequestView
 from batchwright.runtime_services import RuntimeServices
 from batchwright.scheduler.state import State
+from batchwright.step_record import StepRecord
 from batchwright.step_view import Running, StepView
 from batchwright.usage import UsageByAccount
 
@@ -170,6 +172,24 @@ def supposing(view: StepView, giving: dict[str, Request], num_blocks: int) -> It
     finally:
         view._running, view._num_giving = RunningRequests(running), 0
         view._num_given_blocks = 0
+
+
+def record_of(plan: SchedulerOutput, state: State) -> StepRecord:
+    """Return a plan with the decisions behind it, for observers."""
+    draft = state.draft
+    return StepRecord(
+        plan=plan,
+        view=state.view,
+        budget=draft.budget,
+        visited=draft.debts,
+        num_batched=draft.num_batched,
+        new_blocks=draft.tables,
+        waiting_reasons=state.room.new_reasons,
+        shortage=draft.shortage,
+        stopped_by=draft.stopped_by,
+        preempted_for=draft.preempted_for,
+        admitted=draft.admitted,
+    )
 
 
 class SchedulerServices(RuntimeServices):
