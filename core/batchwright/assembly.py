@@ -3,34 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
 
-from batchwright.callers.fault_place import place_of_error
 from batchwright.clock import Clock, MonotonicClock
 from batchwright.compat import COMPAT
-from batchwright.config import (
-    Config,
-    Use,
-    check_combinations,
-    check_components,
-    located,
-    structure_options,
-)
+from batchwright.component_checks import check_components
+from batchwright.component_factory import ComponentFactory
+from batchwright.config import Config, Use, check_combinations, located
 from batchwright.config.sections import DEFAULT_MAX_MODEL_LEN, DEFAULT_NUM_BLOCKS
-from batchwright.context import Context, Sizes
+from batchwright.context import Sizes
 from batchwright.default_plugins import AUTO, DEFAULT_VICTIM
-from batchwright.exceptions import OUTSIDE, BatchwrightError, PluginError
 from batchwright.plugin_manager import PluginManager
 from batchwright.protocols import (
-    Component,
     Control,
     Estimator,
     Feature,
-    FeatureComponent,
     Gate,
     Limit,
     ModelInfo,
@@ -38,11 +28,9 @@ from batchwright.protocols import (
     OutputOracle,
     Resource,
 )
-from batchwright.runtimes import check_runtime
 from batchwright.scheduler import Components, Scheduler, SchedulerSettings
 
 _log = logging.getLogger("batchwright.config")
-_PARTS = (Gate, Control, Limit, Resource, Observer)
 
 
 class Assembly:
@@ -71,8 +59,6 @@ class Assembly:
         for hint in config.unselected() if hints else ():
             _log.warning("%s", hint)
         self.clock = clock or MonotonicClock()
-        self._num_made = 0
-        self._output_oracle: OutputOracle | None = None
 
     def scheduler(
         self,
@@ -98,106 +84,43 @@ class Assembly:
         check_combinations(self.config, sizes.max_model_len)
         options = _common(SchedulerSettings, self.config.scheduler)
         settings = SchedulerSettings(**{**options, "compat": COMPAT[options["compat"]]})
-        self._output_oracle = output_oracle
-        components = self._components(sizes, estimator)
+        components = self._components(self._factory(output_oracle), sizes, estimator)
         return Scheduler(components, settings, sizes, self.clock, stopwatch)
-
-    def check_runtime(self, runtime: str, but: Sequence[str] = ()) -> None:
-        """Refuse what a runtime cannot do justice; kinds in ``but`` are none of its own."""
-        chosen = (
-            u for u in self.config.uses() if u.option and u.name != AUTO and u.kind not in but
-        )
-        found = [self.plugins.find(use.kind, use.name) for use in chosen]
-        check_runtime(runtime, found, self.config.plugins.accept_degraded)
 
     def make_alone(self, use: Use) -> Any:
         """Build a component that belongs to no scheduler, e.g. a workload."""
         return self.make(use, self.sizes(None, num_blocks=0))
 
-    def make(self, use: Use, sizes: Sizes, context: type[Context] = Context, **parts: Any) -> Any:
-        """Build one component, and its subcomponents.
+    def make(self, use: Use, sizes: Sizes, **parts: Any) -> Any:
+        """Build one component, and its subcomponents; see ``ComponentFactory.make``."""
+        return self._factory().make(use, sizes, **parts)
 
-        Raises:
-            PluginError: Its constructor failed.
-        """
-        found = self.plugins.find(use.kind, use.name, option=use.option or use.path)
-        label = (
-            f"{use.kind} {use.name!r} ({found.distribution_label or found.path or found.module})"
-        )
-        return self._build(found.cls, use.options, use.path, label, sizes, parts, context)
+    def _factory(self, output_oracle: OutputOracle | None = None) -> ComponentFactory:
+        return ComponentFactory(self.config, self.plugins, self.clock, output_oracle)
 
-    def _subcomponents(
-        self, cls: type[Component], options: Any, path: str, sizes: Sizes
-    ) -> dict[str, Any]:
-        """Build the subcomponents of a component."""
-        found = {}
-        for name, hosted in cls.subcomponents.items():
-            use = self.config.once(hosted.kind)
-            if hosted.option:
-                chosen = getattr(options, hosted.option)
-                use = self.config.named(hosted.kind, chosen, f"{path}.{hosted.option}")
-            if hosted.kind == "predictor":
-                found[name] = self._predictor(use, sizes)
-            else:
-                found[name] = self.make(use, sizes, hosted.context)
-        return found
+    def _components(
+        self, factory: ComponentFactory, sizes: Sizes, estimator: Estimator | None
+    ) -> Components:
+        def once(kind: str, **parts: Any) -> Any:
+            return factory.make(self.config.once(kind), sizes, **parts)
 
-    def _build(
-        self,
-        cls: type[Any],
-        table: Mapping[str, Any],
-        path: str,
-        label: str,
-        sizes: Sizes,
-        parts: Mapping[str, Any],
-        context: type[Context] = Context,
-    ) -> Any:
-        options = structure_options(cls, table, path, self.config.source)
-        hosted = self._subcomponents(cls, options, path, sizes)
-        ctx = context(
-            label=label,
-            path=path,
-            slot=self._num_made,
-            clock=self.clock,
-            seed=f"{self.config.scheduler.seed}/{path}/{cls.name}",
-            sizes=sizes,
-            folder=self.config.base_path,
-            config=self.config,
-        )
-        ctx.components.update(hosted, **parts)
-        self._num_made += 1
-        try:
-            component = cls(options, ctx)
-            if getattr(component, "ctx", None) is not ctx:
-                raise TypeError("it does not call super().__init__(options, ctx)")
-            return component
-        except (BatchwrightError, *OUTSIDE):
-            raise
-        except BaseException as error:
-            place = place_of_error(cls, error)
-            what = f"cannot be built: {type(error).__name__}: {error}{place}"
-            raise PluginError(what, where=f"{label}: {cls.__name__}.__init__") from error
+        def listed(kind: str, base: type[Any] = Feature) -> tuple[Any, ...]:
+            uses = getattr(self.config, kind)
+            own = tuple(factory.make(use, sizes) for use in uses)
+            return (*own, *(part for part in parts if isinstance(part, base)))
 
-    def _components(self, sizes: Sizes, estimator: Estimator | None) -> Components:
-        once = self.config.once
-        self._num_made = 0  # places in a request's data are for the scheduler's components
-        hasher = self.make(once("hasher"), sizes)
-        eviction = self.make(once("eviction"), sizes)
-        policy = self.make(once("policy"), sizes)
-        features = self._listed("feature", sizes)
-        parts = [part for feature in features for part in self._parts_of(feature, sizes)]
-
-        def listed(kind: str, base: type[Any]) -> tuple[Any, ...]:
-            return (*self._listed(kind, sizes), *(p for p in parts if isinstance(p, base)))
-
+        parts: list[Any] = []
+        hasher, eviction, policy = once("hasher"), once("eviction"), once("policy")
+        features = listed("feature")
+        parts += [part for feature in features for part in factory.make_parts(feature, sizes)]
         return Components(
             kv_parts=(hasher, eviction),
-            kv=self.make(once("kv"), sizes, hasher=hasher, eviction=eviction),
+            kv=once("kv", hasher=hasher, eviction=eviction),
             policy=policy,
-            victim=self.make(self._victim(policy), sizes),
-            preemption=self.make(once("preemption"), sizes),
-            predictor=self._predictor(once("predictor"), sizes),
-            estimator=estimator or self.make(once("estimator"), sizes),
+            victim=factory.make(self._victim(policy), sizes),
+            preemption=once("preemption"),
+            predictor=once("predictor"),
+            estimator=estimator or once("estimator"),
             gates=listed("gate", Gate),
             controls=listed("control", Control),
             limits=listed("limit", Limit),
@@ -205,36 +128,6 @@ class Assembly:
             features=features,
             observers=listed("observer", Observer),
         )
-
-    def _predictor(self, use: Use, sizes: Sizes) -> Any:
-        """Build the predictor, with the truth if it reads that.
-
-        Raises:
-            ConfigError: No component knows the truth here.
-        """
-        if not self.plugins.find(use.kind, use.name, option=use.option).cls.reads_truth:
-            return self.make(use, sizes)
-        if self._output_oracle is None:
-            problem = f"{use.name!r} reads true output lengths, which only a simulation knows"
-            raise located(problem, use.option, self.config.source)
-        return self.make(use, sizes, output_oracle=self._output_oracle)
-
-    def _parts_of(self, feature: Feature, sizes: Sizes) -> list[Any]:
-        """Build the components that belong to a feature."""
-        return [
-            self._build(
-                part.component,
-                part.options,
-                f"{feature.ctx.path}.{part.component.name}",
-                f"{feature.ctx.label}: {part.component.__name__}",
-                sizes,
-                {"feature": feature},
-            )
-            for part in _contents(feature)
-        ]
-
-    def _listed(self, kind: str, sizes: Sizes) -> tuple[Any, ...]:
-        return tuple(self.make(use, sizes) for use in getattr(self.config, kind))
 
     def _victim(self, policy: Any) -> Use:
         chosen = self.config.once("victim")
@@ -262,38 +155,6 @@ class Assembly:
         if not bytes_per_block:
             problem = "needs a model that says how much a token takes; give kv.num_blocks instead"
         raise located(problem, "kv.memory", self.config.source)
-
-
-@contextmanager
-def naming(component: Component, method: str, *passed: type[BaseException]) -> Iterator[None]:
-    """Name the component whose method fails while no scheduler watches over it.
-
-    Args:
-        component: The component.
-        method: Its method.
-        passed: Exceptions that are handed on as they are.
-
-    Raises:
-        PluginError: The method raised anything else that is not announced.
-    """
-    try:
-        yield
-    except BaseException as error:
-        if isinstance(error, (BatchwrightError, *passed, *OUTSIDE)):
-            raise
-        place = place_of_error(type(component), error)
-        what = f"failed: {type(error).__name__}: {error}{place}"
-        raise PluginError(what, where=f"{component.ctx.label}: {method}()") from error
-
-
-def _contents(feature: Feature) -> list[FeatureComponent]:
-    """Return the components of a feature, checked."""
-    with naming(feature, "components"):
-        parts = list(feature.components())
-        for part in parts:
-            if not isinstance(part, FeatureComponent) or not issubclass(part.component, _PARTS):
-                raise TypeError(f"expected FeatureComponent(component, options), got {part!r}")
-    return parts
 
 
 def _common(cls: type[Any], *sections: Any) -> dict[str, Any]:

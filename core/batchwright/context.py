@@ -10,19 +10,17 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from batchwright.clock import Clock
-from batchwright.compat import Compat
-from batchwright.counts import Counts
-from batchwright.read_only import Read
-from batchwright.request import RequestStatus
-from batchwright.request_view import RequestView
-from batchwright.step_view import StepView
-from batchwright.usage import UsageByAccount
 
 if TYPE_CHECKING:
+    from batchwright.compat import Compat
     from batchwright.config import Config
+    from batchwright.counts import Counts
     from batchwright.protocols.component import Component
     from batchwright.protocols.estimator import Estimator
-    from batchwright.scheduler.state import State
+    from batchwright.request_view import RequestView
+    from batchwright.runtime_services import RuntimeServices
+    from batchwright.step_view import StepView
+    from batchwright.usage import UsageByAccount
 
 
 @frozen(kw_only=True)
@@ -69,15 +67,6 @@ class Context:
         log: A logger named after the component.
     """
 
-    view: Read[StepView] = Read("_bound.view")
-    """Counts of the scheduler, live."""
-    counts: Read[Counts] = Read("_bound.counts")
-    """Running totals over all steps."""
-    compat: Read[Compat] = Read("_bound.settings.compat")
-    """Habits of another engine that this run takes over."""
-    usage: Read[UsageByAccount] = Read("_bound.usage")
-    """Service that each account received; see ``SchedulingPolicy.account``."""
-
     def __init__(
         self,
         *,
@@ -101,21 +90,42 @@ class Context:
         self.config = config
         self.components: dict[str, Any] = {}
         self.log = logging.getLogger(f"batchwright.{label.split(' (')[0]}")
-        self._state: State | None = None
+        self._services: RuntimeServices | None = None
         self._component: Component | None = None
 
-    def bind(self, state: State, component: Component) -> None:
-        """Connect to a scheduler; done by it before ``setup`` is called."""
-        self._state = state
+    def bind(self, services: RuntimeServices, component: Component) -> None:
+        """Connect to the engine that runs the component; done before ``setup`` is called."""
+        self._services = services
         self._component = component
 
     @property
-    def _bound(self) -> State:
-        if self._state is None:
+    def services(self) -> RuntimeServices:
+        """The services of the engine that runs the component."""
+        if self._services is None:
             raise RuntimeError(
                 f"{self.label}: the scheduler is not there yet; use setup(), not __init__"
             )
-        return self._state
+        return self._services
+
+    @property
+    def view(self) -> StepView:
+        """Counts of the scheduler, live."""
+        return self.services.view
+
+    @property
+    def counts(self) -> Counts:
+        """Running totals over all steps."""
+        return self.services.counts
+
+    @property
+    def compat(self) -> Compat:
+        """Differences of behaviour that reproduce another engine."""
+        return self.services.compat
+
+    @property
+    def usage(self) -> UsageByAccount:
+        """Service that each account received; see ``SchedulingPolicy.account``."""
+        return self.services.usage
 
     def prefix_hit(self, request: RequestView) -> int:
         """Tokens of a waiting request that are cached now. Free of side effects.
@@ -123,14 +133,14 @@ class Context:
         Cheap while nothing changed: two look-ups check that the known hit still ends at the
         same block.
         """
-        return self._bound.kv.hit_length(request)
+        return self.services.prefix_hit(request)
 
     def predict(self, *requests: RequestView, anew: bool = False) -> list[float]:
         """Return the expected numbers of output tokens of requests, by the predictor.
 
         An estimate is made once a request and kept, unless ``anew`` is true.
         """
-        return self._bound.predictions.of(requests, anew=anew)
+        return self.services.predict(requests, anew=anew)
 
     @property
     def estimator(self) -> Estimator:
@@ -139,8 +149,8 @@ class Context:
         In a simulation it is not the one that decides the true times, unless
         ``simulation.oracle_estimator`` is true.
         """
-        self._bound.estimator_was_asked = True
-        return self._bound.components.estimator
+        self.services.estimator_was_asked = True
+        return self.services.estimator
 
     def stream(self, name: str) -> random.Random:
         """Return another stream of random numbers of this component, from its beginning."""
@@ -154,7 +164,7 @@ class Context:
         Raises:
             KeyError: The group has no live request, and its time is over.
         """
-        return self._bound.groups.state(name, self.slot)
+        return self.services.group_data(name, self.slot)
 
     def data(self, request: RequestView) -> Any:
         """Return the values that this component keeps with a request: its ``Data``.
@@ -192,7 +202,7 @@ class Context:
         the token. It lapses when the request ends.
         """
         assert self._component is not None
-        self._bound.token_timers.set(request, num_computed_tokens, self._component, payload)
+        self.services.call_at_tokens(request, num_computed_tokens, self._component, payload)
 
     def call_at(self, time: float, payload: Any = None) -> None:
         """Set a clock timer: ``on_timer(payload)`` is called at the first step not before ``time``.
@@ -201,7 +211,8 @@ class Context:
             time: Seconds on ``ctx.clock``.
             payload: Handed back.
         """
-        self._bound.clock_timers.set(time, (self._component, payload))
+        assert self._component is not None
+        self.services.call_at(time, self._component, payload)
 
     def end(self, request: RequestView, reason: str) -> None:
         """End a live request with FINISHED_ERROR, as soon as this call or step is done.
@@ -223,7 +234,7 @@ class Context:
             request: The request.
             reason: Reason for the caller; it should name the component.
         """
-        self._bound.to_end.append((request.request_id, RequestStatus.FINISHED_ERROR, reason))
+        self.services.end(request, reason)
 
     def signal(self, key: str) -> None:
         """Bring back, at the next step, the requests that are deferred until a key, or wait for it.
@@ -233,4 +244,4 @@ class Context:
         Raises:
             TypeError: The key is no string.
         """
-        self._bound.signal(key)
+        self.services.signal(key)

@@ -39,6 +39,19 @@ DEFAULT_PLUGINS: Final = (
 )
 """Modules that are registered before the plugins found by entry point."""
 
+SECTIONS: Final = {
+    "model": "batchwright.config.sections:ModelSection",
+    "scheduler": "batchwright.config.sections:SchedulerSection",
+    "kv": "batchwright.config.sections:KVSection",
+    "attention": "batchwright_engine.sections:AttentionSection",
+    "executor": "batchwright_engine.sections:ExecutorSection",
+    "sampling": "batchwright.sampling_params:SamplingParams",
+    "run": "batchwright_engine.sections:RunSection",
+    "simulation": "batchwright_lab.sections:SimulationSection",
+    "plugins": "batchwright.config.sections:PluginsSection",
+}
+"""Sections of a TOML file, each declared by the package that reads it."""
+
 AUTO: Final = "auto"
 """No component's name: the choice follows from others."""
 
@@ -52,7 +65,3 @@ DEFAULT_ESTIMATOR: Final = "linear"
 DEFAULT_KV: Final = "paged"
 DEFAULT_HASHER: Final = "sha256"
 DEFAULT_EVICTION: Final = "lru"
-DEFAULT_EXECUTOR: Final = "torch"
-SIMULATED_EXECUTOR: Final = "simulated"
-"""The executor of a simulation."""
-DEFAULT_ATTENTION: Final = AUTO

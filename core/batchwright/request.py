@@ -165,7 +165,8 @@ class Request:
         self.num_prompt_tokens = len(self.token_ids)
         params = self.sampling_params
         self.stop_ids = frozenset((*self.eos_ids, *params.stop_token_ids))
-        self.view = RequestView(self)
+        # Its arrival_time is set when it is added, before any component sees it.
+        self.view = RequestView.of(self)  # type: ignore[arg-type]
 
     @property
     def eos_ids(self) -> tuple[int, ...]:

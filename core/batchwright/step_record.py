@@ -3,66 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+
+from attrs import define, field
 
 from batchwright.messages import SchedulerOutput
-from batchwright.read_only import Read
+from batchwright.request import Request
 from batchwright.request_view import RequestView
-
-if TYPE_CHECKING:
-    from batchwright.scheduler.state import State
-    from batchwright.scheduler.step_in_progress import StepInProgress
+from batchwright.step_view import StepView
 
 
+@define(eq=False)
 class StepRecord:
-    """A plan, its inputs, and the state after it.
+    """A plan, its inputs, and the state after it. Valid while ``on_step`` runs.
 
-    Attributes:
+    Args:
         plan: The plan.
         view: The scheduler after planning.
         budget: Token budget of this step.
+        visited: Requests that were visited, with their new tokens before the step. The other
+            scheduled requests are the ``num_batched`` of the decode batch: one new token, one
+            scheduled token each.
+        num_batched: Requests of the decode batch, which were scheduled without a visit.
+        new_blocks: Blocks that this step sends along: new ones, or an admitted request's
+            table.
+        waiting_reasons: Why requests wait, where that changed since the last step; empty: no
+            more. A request without a reason, or with an empty one, waits in the queue: behind
+            the one in ``stopped_by``, or until the step has room.
+        shortage: True if blocks ran out, so that no request was admitted.
+        stopped_by: The request that the waiting scan ended at (None: none in particular), and
+            why.
+        preempted_for: By preempted request, the one that needed its blocks.
     """
 
-    __slots__ = ("_state", "_step", "plan", "view")
-
-    budget: Read[int] = Read("_step.budget")
-    visited: Read[Mapping[str, int]] = Read("_step.num_new_tokens")
-    """Requests that were visited, with their new tokens before the step.
-
-    The other scheduled requests are the ``num_batched`` of the decode batch: one new token, one
-    scheduled token each.
-    """
-    num_batched: Read[int] = Read("_step.num_batched")
-    """Number of requests of the decode batch, which were scheduled without a visit."""
-    new_blocks: Read[Mapping[str, list[int]]] = Read("_step.tables")
-    """Blocks that this step sends along: new ones, or an admitted request's table."""
-    waiting_reasons: Read[Mapping[str, str]] = Read("_state.waiting.new_reasons")
-    """Why requests wait, where that changed since the last step; empty: no more.
-
-    A request without a reason, or with an empty one, waits in the queue: behind the one in
-    ``stopped_by``, or until the step has room.
-    """
-    shortage: Read[bool] = Read("_step.shortage")
-    """True if blocks ran out, so that no request was admitted."""
-    stopped_by: Read[tuple[str | None, str]] = Read("_step.stopped_by")
-    """The request that the waiting scan ended at (None: none in particular), and why."""
-    preempted_for: Read[Mapping[str, str]] = Read("_step.preempted_for")
-    """By preempted request, the one that needed its blocks."""
-
-    def __init__(self, plan: SchedulerOutput, step: StepInProgress, state: State) -> None:
-        self.plan = plan
-        self.view = state.view
-        self._step = step
-        self._state = state
+    plan: SchedulerOutput
+    view: StepView
+    budget: int
+    visited: Mapping[str, int]
+    num_batched: int
+    new_blocks: Mapping[str, list[int]]
+    waiting_reasons: Mapping[str, str]
+    shortage: bool
+    stopped_by: tuple[str | None, str]
+    preempted_for: Mapping[str, str]
+    _admitted: Mapping[str, Request] = field(repr=False)
 
     @property
     def admitted(self) -> Iterator[RequestView]:
         """Requests that began to run in this step, resumed ones among them."""
-        return (request.view for request in self._step.admitted.values())
+        return (request.view for request in self._admitted.values())
 
     def num_new_tokens(self, request_id: str) -> int:
         """Return the new tokens of a scheduled request before this step."""
-        return self._step.num_new_tokens.get(request_id, 1)
+        return self.visited.get(request_id, 1)
 
     def request(self, request_id: str) -> RequestView | None:
         """A live request, or None."""

@@ -9,13 +9,10 @@ import stat
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from batchwright.exceptions import ConfigError
-
-__all__ = ["decode_text", "parse_toml", "read_text", "require_file", "text_lines"]
 
 _FOREIGN: Final = (  # UTF-32's mark begins with UTF-16's
     (codecs.BOM_UTF32_LE, "is UTF-32; save it as UTF-8"),
@@ -42,37 +39,12 @@ def read_text(path: Path, option: str = "") -> str:
     Raises:
         ConfigError: It cannot be read, or is no UTF-8; names the file, and the line.
     """
-    with _opening(path, option):
+    with opening(path, option):
         file = path.open("rb")
     with file:
-        _check_kind(file, path, option)
-        with _opening(path, option):
+        check_kind(file, path, option)
+        with opening(path, option):
             return decode_text(file.read(), str(path))
-
-
-def text_lines(path: Path, option: str = "", *, errors: str = "strict") -> Iterator[str]:
-    """Read a text file line by line; each line has its end.
-
-    Args:
-        path: The file, or a pipe.
-        option: TOML path of the option that names it.
-        errors: Treatment of bytes that are not UTF-8, as for ``open``.
-
-    Raises:
-        ConfigError: It cannot be read, or is no UTF-8; names the file, and the line.
-    """
-    try:
-        with _opening(path, option):
-            file = path.open("rb")
-        with file:
-            _check_kind(file, path, option)
-            with _opening(path, option):
-                _check_encoding(file.peek(4), str(path))
-            yield from TextIOWrapper(file, encoding="utf-8-sig", errors=errors)
-    except UnicodeDecodeError as error:
-        raise _undecodable(path) from error
-    except OSError as error:
-        raise _unreadable(error, path, option) from error
 
 
 def decode_text(data: bytes, source: str) -> str:
@@ -85,23 +57,12 @@ def decode_text(data: bytes, source: str) -> str:
     Raises:
         ConfigError: It is no UTF-8; names the file and the line.
     """
-    _check_encoding(data[:4], source)
+    check_encoding(data[:4], source)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise _not_utf8(data, error, source) from error
+        raise not_utf8(data, error, source) from error
     return text.replace("\r\n", "\n")
-
-
-def require_file(path: Path, option: str = "") -> None:
-    """Refuse a pipe, where something is read more than once.
-
-    Raises:
-        ConfigError: It is there, and no regular file.
-    """
-    if path.exists() and not path.is_file():
-        what = "a folder" if path.is_dir() else "no regular file, and is read more than once"
-        raise _named(f"cannot be read: it is {what}", path, option)
 
 
 def parse_toml(text: str, source: str) -> dict[str, Any]:
@@ -148,50 +109,43 @@ def _check_values(table: dict[str, Any], text: str, source: str) -> None:
 
 
 @contextmanager
-def _opening(path: Path, option: str) -> Iterator[None]:
+def opening(path: Path, option: str) -> Iterator[None]:
+    """Name a file that cannot be opened or read."""
     try:
         yield
     except (OSError, ValueError) as error:  # a path with a NUL is a ValueError
-        raise _unreadable(error, path, option) from error
+        raise unreadable(error, path, option) from error
 
 
-def _unreadable(error: Exception, path: Path, option: str) -> ConfigError:
+def unreadable(error: Exception, path: Path, option: str) -> ConfigError:
+    """Return the error of a file that cannot be read."""
     problem = f"cannot be read: {getattr(error, 'strerror', None) or error}"
-    return _named(problem, path, option)
+    return file_problem(problem, path, option)
 
 
-def _named(problem: str, path: Path, option: str) -> ConfigError:
+def file_problem(problem: str, path: Path, option: str) -> ConfigError:
     """Name the file, and the option that names it if there is one."""
     if option:
         return ConfigError(f"{problem}: {path}", path=option)
     return ConfigError(problem, source=str(path))
 
 
-def _check_kind(file: BinaryIO, path: Path, option: str) -> None:
+def check_kind(file: BinaryIO, path: Path, option: str) -> None:
     """Refuse a device, which may never end; a terminal is typed at."""
     mode = os.fstat(file.fileno()).st_mode
     if stat.S_ISBLK(mode) or (stat.S_ISCHR(mode) and not file.isatty()):
-        raise _named("cannot be read: it is a device", path, option)
+        raise file_problem("cannot be read: it is a device", path, option)
 
 
-def _check_encoding(head: bytes, source: str) -> None:
+def check_encoding(head: bytes, source: str) -> None:
+    """Refuse a file whose first bytes say that it is no UTF-8."""
     for mark, problem in _FOREIGN:
         if head.startswith(mark):
             raise ConfigError(problem, source=source)
 
 
-def _not_utf8(data: bytes, error: UnicodeDecodeError, source: str, before: int = 0) -> ConfigError:
+def not_utf8(data: bytes, error: UnicodeDecodeError, source: str, before: int = 0) -> ConfigError:
+    """Return the error of bytes that are no UTF-8, with their line."""
     number = before + data.count(b"\n", 0, error.start) + 1
     problem = f"expected UTF-8, got the byte {data[error.start]:#04x}"
     return ConfigError(problem, source=f"{source}:{number}")
-
-
-def _undecodable(path: Path) -> ConfigError:
-    """Find the line of a file that is no UTF-8, once that is known of it."""
-    with path.open("rb") as file:
-        for number, line in enumerate(file if path.is_file() else ()):
-            try:
-                line.decode()
-            except UnicodeDecodeError as error:
-                return _not_utf8(line, error, str(path), number)
-    return ConfigError("expected UTF-8", source=str(path))

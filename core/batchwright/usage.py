@@ -6,7 +6,6 @@ from collections.abc import Hashable, Iterator
 from typing import Final
 
 from batchwright.counters import GrowingSum, SharedCount
-from batchwright.read_only import Read
 
 
 class Usage:
@@ -21,19 +20,27 @@ class Usage:
 
     __slots__ = ("_blocks", "_decodes", "cached_tokens", "prefill_tokens", "recomputed_tokens")
 
-    decode_tokens: Read[int] = Read("_decodes.total")
-    """Tokens scheduled for requests that lacked one (output tokens, but for the first)."""
-    block_steps: Read[int] = Read("_blocks.total")
-    """KV blocks held, summed over steps (blocks x steps)."""
-    num_blocks: Read[int] = Read("_blocks.rate")
-    """KV blocks held now."""
-
     def __init__(self, decode_steps: SharedCount, steps: SharedCount) -> None:
         self.prefill_tokens = 0
         self.recomputed_tokens = 0
         self.cached_tokens = 0
         self._decodes = GrowingSum(decode_steps)
         self._blocks = GrowingSum(steps)
+
+    @property
+    def decode_tokens(self) -> int:
+        """Tokens scheduled for requests that lacked one (output tokens, but for the first)."""
+        return self._decodes.total
+
+    @property
+    def block_steps(self) -> int:
+        """KV blocks held, summed over steps (blocks x steps)."""
+        return self._blocks.total
+
+    @property
+    def num_blocks(self) -> int:
+        """KV blocks held now."""
+        return self._blocks.rate
 
     # The scheduler's side.
     def add_decode_tokens(self, num_tokens: int) -> None:

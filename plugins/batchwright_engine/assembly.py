@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from batchwright.assembly import Assembly, naming
+from batchwright.assembly import Assembly
+from batchwright.component_factory import naming
 from batchwright.context import Sizes
 from batchwright.default_plugins import AUTO
 from batchwright.exceptions import ConfigError
-from batchwright.protocols import AttentionBackend, Executor, ModelInfo, ModelSettings
+from batchwright.protocols import AttentionBackend, Executor, Feature, ModelInfo, ModelSettings
 from batchwright_engine.engine import Engine
+from batchwright_engine.runtimes import check_runtime
+from batchwright_engine.sections import ExecutorSection
 
 
 class EngineAssembly(Assembly):
@@ -36,18 +39,27 @@ class EngineAssembly(Assembly):
         settings = self.model_settings(config.model.path, self._attention(unknown))
         return self.engine_around(executor, settings)
 
+    def check_runtime(self, runtime: str, but: Sequence[str] = ()) -> None:
+        """Refuse what a runtime cannot do justice; kinds in ``but`` are none of its own."""
+        chosen = (
+            u for u in self.config.uses() if u.option and u.name != AUTO and u.kind not in but
+        )
+        found = [self.plugins.find(use.kind, use.name) for use in chosen]
+        check_runtime(runtime, found, self.config.plugins.accept_degraded)
+
     def engine_around(self, executor: Executor, settings: ModelSettings, **given: Any) -> Engine:
         """Load the model and build the scheduler for it."""
         config = self.config
-        with naming(executor, "load", OSError):
+        with naming(executor, Executor.load, OSError):
             model = executor.load(settings)
         scheduler = self.scheduler(model, output_oracle=executor.output_oracle, **given)
-        with naming(executor, "allocate_kv"):
+        with naming(executor, Executor.allocate_kv):
             executor.allocate_kv(scheduler.sizes.num_blocks, scheduler.sizes.block_size)
         for feature in scheduler.components.features:
-            with naming(feature, "worker_side"):
+            with naming(feature, Feature.worker_side):
                 executor.install(feature.name, feature.worker_side())
-        return Engine(scheduler, executor, model, max_restarts=config.executor.max_restarts)
+        max_restarts = config.section(ExecutorSection).max_restarts
+        return Engine(scheduler, executor, model, max_restarts=max_restarts)
 
     def inspect(self) -> ModelInfo | None:
         """Ask the executor about its model without loading it; None if it does not know.
@@ -61,7 +73,7 @@ class EngineAssembly(Assembly):
             return None
         executor: Executor = self.make(self.config.once("executor"), unknown)
         settings = self.model_settings(path, self._attention(unknown))
-        with naming(executor, "inspect"):
+        with naming(executor, Executor.inspect):
             return executor.inspect(settings)
 
     def model_settings(self, path: str, attention: Sequence[AttentionBackend]) -> ModelSettings:

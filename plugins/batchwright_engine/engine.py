@@ -7,13 +7,13 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from batchwright.clock import Clock
 from batchwright.exceptions import StepError
 from batchwright.messages import ModelOutput, RequestOutput, SchedulerOutput, StepOutputs
-from batchwright.phases import BOOKKEEPING, SCHEDULING, Decisions, Phases
 from batchwright.protocols import Executor, ModelInfo, Tokenizer
 from batchwright.request import Request
 from batchwright.sampling_params import SamplingParams
@@ -21,6 +21,8 @@ from batchwright.scheduler import Scheduler
 from batchwright_engine.answer import Answer
 from batchwright_engine.answers import Answers
 from batchwright_engine.idle_engine import IdleEngine
+from batchwright_engine.machine import MeasuresLimits
+from batchwright_engine.phases import BOOKKEEPING, SCHEDULING, Decisions, Phases
 from batchwright_engine.pipeline import BackgroundPipeline, Pipeline
 from batchwright_engine.prompt import Prompt, make_request, paired
 from batchwright_engine.restarts import Restarts
@@ -283,8 +285,11 @@ class Engine:
             self._compute_next(is_step=False)
 
     def measure_limits(self, num_rows: int) -> Mapping[str, float]:
-        """Measure the limits of the machine; see ``Executor.measure_limits``."""
-        return self._pipeline.call(lambda: self.executor.measure_limits(num_rows))
+        """Measure the limits of the machine; empty if the executor cannot measure them."""
+        executor = self.executor
+        if not isinstance(executor, MeasuresLimits):
+            return {}
+        return self._pipeline.call(partial(executor.measure_limits, num_rows))
 
     def close(self) -> None:
         """Close the components and the executor.

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import IO, Final
 from uuid import uuid4
 
-from batchwright.config import is_same_file, prepare_output
 from batchwright.exceptions import ConfigError
+from batchwright_plugins.files import is_same_file, prepare_output
 
 __all__ = [
     "Staged",

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from batchwright.exceptions import OUTSIDE, ExecutorError
 from batchwright.messages import ModelOutput, SchedulerOutput
-from batchwright.phases import FORWARD, Phases
 from batchwright.protocols import Executor
+from batchwright_engine.phases import FORWARD, Phases
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

@@ -90,11 +90,12 @@ def test_bench_finds_nothing_cached_by_the_warm_up(folder: Path) -> None:
     from batchwright_engine.answering.measurement import measure
     from batchwright_engine.answering.prompt_file import read_prompts
     from batchwright_engine.assembly import EngineAssembly
+    from batchwright_engine.sections import RunSection
 
     config = load_config(folder / "run.toml", ["observer[0].use=stats", "kv.block_size=4"])
     lines = read_prompts(folder / "prompts.jsonl", config.sampling)[:1]
     engine = EngineAssembly(config).engine()
-    measure(engine, lines, config.run)
+    measure(engine, lines, config.section(RunSection))
     (stats,) = engine.scheduler.components.observers
     assert stats.summary()["prefix_hit_tokens"] == 0
     assert stats.summary()["requests_added"] == 2

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchwright.config import SECTIONS, Config
+from batchwright.config import Config, section_types
 from batchwright_cli.main import CommandGroup, main
 from batchwright_cli.reference.configuration import render_reference
 from batchwright_lab.configuration.option_docs import document_options
@@ -71,12 +71,12 @@ def test_show_defaults_is_a_configuration_of_defaults():
     assert Config() == Config.from_dict(tomllib.loads(text))
 
 
-@pytest.mark.parametrize("section", SECTIONS)
+@pytest.mark.parametrize("section", section_types())
 def test_show_defaults_documents_every_option(section):
     text = config("show", "--defaults").output
     block = text.partition(f"[{section}]\n")[2].partition("\n\n")[0]
 
-    for doc in document_options(SECTIONS[section]):
+    for doc in document_options(section_types()[section]):
         assert doc.help, f"{section}.{doc.name} is not documented"
         assert f"\n{doc.name} = {doc.default_toml}" in block or f"# {doc.name} =" in block
 

@@ -232,7 +232,7 @@ def slow(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Result:
     """A run whose policy takes 50 ms for each of three keys."""
     watch = Watch()
     monkeypatch.setattr("batchwright.clock.time", watch)
-    monkeypatch.setattr("batchwright.phases.wall_seconds", watch.monotonic)
+    monkeypatch.setattr("batchwright_engine.phases.wall_seconds", watch.monotonic)
     logging.getLogger("batchwright").setLevel(logging.WARNING)
     options = ("scheduler.policy=slow", "scheduler.slow_component_seconds=0.04")
     return with_plugin(folder, *(part for option in options for part in ("-o", option)))

@@ -9,16 +9,11 @@ from attrs import define, frozen
 
 from batchwright.assembly import scheduler_from_config
 from batchwright.clock import VirtualClock
-from batchwright.context import Context
 from batchwright.exceptions import ConfigError
 from batchwright.option import option
 from batchwright.plugin import SchedulingPolicy
 from batchwright.protocols import Observer, Subcomponent
 from batchwright.testing import Driver, make_plugin, make_request
-
-
-class OwnContext(Context):
-    """A context of a class of the host's choice."""
 
 
 @define
@@ -56,10 +51,7 @@ class Host(Observer):
     name = "host"
     Data = Value
     Options = Options
-    subcomponents = {
-        "mine": Subcomponent("policy", "policy", OwnContext),
-        "guess": Subcomponent("predictor"),
-    }
+    subcomponents = {"mine": Subcomponent("policy", "policy"), "guess": Subcomponent("predictor")}
 
     def on_add(self, request):
         self.ctx.data(request).value = "host"
@@ -83,7 +75,6 @@ def test_hosted_are_built_with_their_options_and_bound() -> None:
     for host in hosts_of(scheduler):
         mine, guess = host.ctx.components["mine"], host.ctx.components["guess"]
         assert mine.options.size == 7
-        assert type(mine.ctx) is OwnContext
         assert mine.ctx.view is scheduler.view
         assert guess.name == scheduler.components.predictor.name
         assert guess is not scheduler.components.predictor

@@ -10,7 +10,8 @@ import pytest
 
 from batchwright import ConfigError
 from batchwright.config import load_config
-from batchwright.text_file import read_text, require_file, text_lines
+from batchwright.text_file import read_text
+from batchwright_lab.text_lines import require_file, text_lines
 
 TOML = "[scheduler]\nseed = 7\n"
 

@@ -37,7 +37,8 @@ from typing import Any
 import pytest
 from attrs import frozen
 
-from batchwright.config import Config, check_components
+from batchwright.component_checks import check_components
+from batchwright.config import Config
 from batchwright.hookspecs import component_kinds
 from batchwright.plugin_manager import PluginManager
 from batchwright.version import PLUGIN_API_VERSIONS

@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from batchwright import hookspecs
-from batchwright.config import SECTIONS
+from batchwright.config import section_types
 from batchwright.hookspecs import HOOK_PREFIX, component_kinds
 from batchwright.plugin_manager import PluginManager
 from batchwright.protocols import Component, Lifecycle, WorkerSide
@@ -76,7 +76,7 @@ def test_method_is_called_or_defined_by_a_test(kind: str, method: str) -> None:
 def test_every_option_of_a_section_is_in_the_reference() -> None:
     sections = re.split(r"^## \[(.*)\]$", page("configuration.md"), flags=re.MULTILINE)
     found = dict(zip(sections[1::2], sections[2::2], strict=True))
-    for section, cls in SECTIONS.items():
+    for section, cls in section_types().items():
         missing = [f.name for f in attrs.fields(cls) if f"\n| `{f.name}` |" not in found[section]]
         assert missing == []
 

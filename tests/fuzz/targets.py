@@ -27,6 +27,7 @@ from batchwright_lab.comparison.archive import Archive
 from batchwright_lab.comparison.outcome import measure
 from batchwright_lab.comparison.targets import Targets
 from batchwright_lab.replay.replayed_run import ReplayedRun
+from batchwright_lab.sections import true_estimator
 from batchwright_lab.workload.chosen_workload import choose_workload
 
 from . import samples
@@ -118,7 +119,7 @@ def _trace(name: str) -> Callable[[Path], None]:
 def _estimator(table: dict[str, Any]) -> Callable[[Path], None]:
     def run(folder: Path) -> None:
         assembly = _assembly(table, folder)
-        estimator: Any = assembly.make_alone(assembly.config.truth)
+        estimator: Any = assembly.make_alone(true_estimator(assembly.config))
         shape = StepShape.of([(1, 100), (1, 30), (64, 0)])
         assert 0 <= estimator.step_time(shape) < float("inf")
         assert estimator.max_tokens(0.05, shape) >= 0

@@ -14,6 +14,7 @@ from batchwright.config import Config
 from batchwright.plugin_manager import PluginManager
 from batchwright.protocols import Arrival, Observer, Workload
 from batchwright.testing import make_plugin
+from batchwright_lab.sections import SimulationSection
 from batchwright_lab.simulation.arriving import Arriving
 from batchwright_lab.simulation.assembly import SimulatorAssembly
 from batchwright_lab.simulation.caps import Caps
@@ -170,9 +171,9 @@ def simulate() -> Callable[..., Run]:
         plugins = PluginManager.discover(extra=[make_plugin(observer=[Tokens])])
         engine = SimulatorAssembly(config, plugins=plugins, clock=VirtualClock()).simulator()
         workload = Given(arrivals)
-        caps = Caps(config.simulation.max_tokens, workload, random.Random(0))
+        caps = Caps(config.section(SimulationSection).max_tokens, workload, random.Random(0))
         arriving = Arriving(workload.arrivals())
-        simulation = Simulation(engine, workload, arriving, caps, config.simulation)
+        simulation = Simulation(engine, workload, arriving, caps, config.section(SimulationSection))
         simulation.run()
         (tokens,) = engine.scheduler.components.observers
         return Run(simulation, workload.ended, tokens)

@@ -1,31 +1,34 @@
 """The configuration: TOML to attrs, strictly.
 
 ``load_config`` reads a file, ``Config.from_dict`` takes the same structure as a dict;
-``check_components`` checks it against the plugins, ``check_combinations`` against the
-model.
+``check_combinations`` checks it against the model, and
+``batchwright.component_checks`` against the plugins.
 """
 
-from batchwright.config.checks import check_combinations, check_components
-from batchwright.config.config import LIST_KINDS, SECTIONS, SELECTORS, Config, Use
-from batchwright.config.files import files_read, files_taken, is_same_file, prepare_output
+from batchwright.config.checks import check_combinations
+from batchwright.config.config import LIST_KINDS, SELECTORS, Config, Use
 from batchwright.config.loading import load_config
-from batchwright.config.structure import Problem, located, raise_problems, structure_options
+from batchwright.config.section import Section, section_types
+from batchwright.config.structure import (
+    Problem,
+    Structure,
+    located,
+    raise_problems,
+    structure_options,
+)
 
 __all__ = [
     "LIST_KINDS",
-    "SECTIONS",
     "SELECTORS",
     "Config",
     "Problem",
+    "Section",
+    "Structure",
     "Use",
     "check_combinations",
-    "check_components",
-    "files_read",
-    "files_taken",
-    "is_same_file",
     "load_config",
     "located",
-    "prepare_output",
     "raise_problems",
+    "section_types",
     "structure_options",
 ]

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import attrs
 from attrs import Factory, frozen
 
 from batchwright.config import sections
+from batchwright.config.section import Section, section_types
 from batchwright.config.structure import Structure, raise_problems
 from batchwright.default_plugins import AUTO, DEFAULT_GATES
 from batchwright.exceptions import ConfigError
 from batchwright.sampling_params import SamplingParams
 
+S = TypeVar("S", bound=Section)
 Table = Mapping[str, Any]
 
 SELECTORS: Final = {
@@ -71,6 +73,8 @@ class Config:
     ``check_combinations`` do the rest.
 
     Args:
+        others: Sections that packages beside the core declare, where they are not default;
+            see ``section``.
         options: Options of components that are chosen once, by kind and name.
         base_path: Folder that relative paths start from.
         source: The file, for messages.
@@ -80,11 +84,7 @@ class Config:
     model: sections.ModelSection = Factory(sections.ModelSection)
     scheduler: sections.SchedulerSection = Factory(sections.SchedulerSection)
     kv: sections.KVSection = Factory(sections.KVSection)
-    attention: sections.AttentionSection = Factory(sections.AttentionSection)
-    executor: sections.ExecutorSection = Factory(sections.ExecutorSection)
     sampling: SamplingParams = Factory(SamplingParams)
-    run: sections.RunSection = Factory(sections.RunSection)
-    simulation: sections.SimulationSection = Factory(sections.SimulationSection)
     plugins: sections.PluginsSection = Factory(sections.PluginsSection)
     gate: tuple[Use, ...] = Factory(_default_gates)
     control: tuple[Use, ...] = ()
@@ -92,6 +92,7 @@ class Config:
     resource: tuple[Use, ...] = ()
     feature: tuple[Use, ...] = ()
     observer: tuple[Use, ...] = ()
+    others: Mapping[str, Section] = Factory(dict)
     options: Mapping[str, Mapping[str, Table]] = Factory(dict)
     base_path: Path = attrs.field(factory=Path, eq=False)
     source: str = attrs.field(default="", eq=False)
@@ -142,22 +143,31 @@ class Config:
         """Make a path of this configuration absolute or relative to the current folder."""
         return self.base_path / Path(path).expanduser()
 
+    def section(self, cls: type[S]) -> S:
+        """Return a section that a package beside the core declares."""
+        found = self.others.get(cls.name, None)
+        return found if isinstance(found, cls) else cls()
+
+    def with_section(self, section: Section) -> Config:
+        """Return this configuration with another section in the place of one of its own."""
+        return attrs.evolve(self, others={**self.others, section.name: section})
+
+    def sections(self) -> dict[str, Any]:
+        """Return all sections by name, in the order of the reference."""
+        return {
+            name: self.section(cls) if issubclass(cls, Section) else getattr(self, name)
+            for name, cls in section_types().items()
+        }
+
     def once(self, kind: str) -> Use:
         """The component chosen for a kind of ``SELECTORS``; its name may be ``auto``."""
         section, _, key = SELECTORS[kind].partition(".")
-        return self.named(kind, getattr(getattr(self, section), key), SELECTORS[kind])
+        return self.named(kind, getattr(self.sections()[section], key), SELECTORS[kind])
 
     def named(self, kind: str, name: str, option: str = "") -> Use:
         """A component of a kind that is chosen once, with its options if there are any."""
         options = self.options.get(kind, {}).get(name, {})
         return Use(kind, name, f"{kind}.{name}", option, options)
-
-    @property
-    def truth(self) -> Use:
-        """The estimator that a simulation runs on."""
-        if self.simulation.estimator == AUTO:
-            return self.once("estimator")
-        return self.named("estimator", self.simulation.estimator, "simulation.estimator")
 
     def unselected(self) -> Iterator[str]:
         """Say which tables of options belong to components that nothing names."""
@@ -171,10 +181,11 @@ class Config:
     def unselected_tables(self) -> Iterator[tuple[str, str]]:
         """Kind and name of each table of options whose component nothing names."""
         named = {value for use in self.uses() for value in use.options.values() if _is_text(value)}
+        named |= {use.name for use in self._named_by_sections()}
         for kind in SELECTORS:
             chosen = self.once(kind).name
             for name in self.options.get(kind, ()):
-                if name not in named and name not in (chosen, self.truth.name) and chosen != AUTO:
+                if name not in named and name != chosen and chosen != AUTO:
                     yield kind, name
 
     def uses(self) -> Iterator[Use]:
@@ -185,17 +196,17 @@ class Config:
                 yield chosen
             others = (name for name in self.options.get(kind, ()) if name != chosen.name)
             yield from (self.named(kind, name) for name in others)
-        if self.truth != self.once("estimator"):
-            yield self.truth
+        yield from self._named_by_sections()
         for kind in LIST_KINDS:
             yield from getattr(self, kind)
 
-
-SECTIONS: Final[Mapping[str, type[Any]]] = {
-    field.name: field.type
-    for field in attrs.fields(attrs.resolve_types(Config))
-    if field.type is not None and attrs.has(field.type)
-}
+    def _named_by_sections(self) -> Iterator[Use]:
+        """Components that sections name beside those of ``SELECTORS``."""
+        for section, values in self.others.items():
+            for option, kind in values.components.items():
+                name = getattr(values, option)
+                if name != AUTO:
+                    yield self.named(kind, name, f"{section}.{option}")
 
 
 def _is_text(value: object) -> bool:
@@ -211,15 +222,20 @@ def _given(value: Any) -> Any:
 
 def _read(structure: Structure, table: Table) -> dict[str, Any]:
     """Take a mapping apart into the arguments of Config."""
-    known = dict.fromkeys([*SECTIONS, *SELECTORS, *LIST_KINDS])
+    known = dict.fromkeys([*section_types(), *SELECTORS, *LIST_KINDS])
     structure.refuse_unknown("section", "", table, list(known))
     options = {kind: _options(structure, kind, table[kind]) for kind in SELECTORS if kind in table}
     values: dict[str, Any] = {"options": {kind: found for kind, found in options.items() if found}}
-    for name, cls in SECTIONS.items():
+    values["others"] = others = {}
+    for name, cls in section_types().items():
         body = table.get(name, {})
         if isinstance(body, Mapping):  # options of components may stand in it, as [kv.NAME]
             body = {key: v for key, v in body.items() if key not in options.get(name, ())}
-        values[name] = structure.build(cls, body, name)
+        section = structure.build(cls, body, name)
+        if not issubclass(cls, Section):
+            values[name] = section
+        elif section != cls():
+            others[name] = section
     for kind in LIST_KINDS:
         if kind in table:
             values[kind] = tuple(_uses(structure, kind, table[kind]))
@@ -230,7 +246,7 @@ def _options(structure: Structure, kind: str, body: object) -> dict[str, Table]:
     """The tables of options of a kind that is chosen once."""
     entries = body.items() if isinstance(body, Mapping) else ()
     tables = {name: value for name, value in entries if isinstance(value, Mapping)}
-    if tables != body and kind not in SECTIONS:
+    if tables != body and kind not in section_types():
         choose = f"choose the {kind} with {SELECTORS[kind]}"
         structure.note(kind, f"expected tables of options, [{kind}.NAME], got {body!r}; {choose}")
     return tables

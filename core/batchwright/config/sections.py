@@ -1,4 +1,4 @@
-"""The sections of a configuration: every option, its default, its documentation."""
+"""The sections that the scheduler reads: every option, its default, its documentation."""
 
 from __future__ import annotations
 
@@ -169,77 +169,6 @@ class KVSection:
     def memory_bytes(self) -> int | None:
         """``memory`` in bytes."""
         return None if self.memory is None else parse_size(self.memory)
-
-
-@frozen(kw_only=True)
-class AttentionSection:
-    """The kernels that the executor computes attention with.
-
-    Args:
-        backend: Attention backend; auto: the best that works.
-    """
-
-    backend: str = defaults.DEFAULT_ATTENTION
-
-
-@frozen(kw_only=True)
-class ExecutorSection:
-    """The executor that computes the plans.
-
-    Args:
-        use: Executor.
-        max_restarts: Most failures in a row after which it is restarted.
-    """
-
-    use: str = defaults.DEFAULT_EXECUTOR
-    max_restarts: int = option(3, unit="failures", ge=0)
-
-
-@frozen(kw_only=True)
-class RunSection:
-    """Files and options of ``batchwright run``.
-
-    Args:
-        prompts: File of prompts, relative to the TOML file.
-        output: File of answers, relative to the TOML file.
-        chat: True if the model's chat template is applied to a prompt.
-        system: System prompt of a chat.
-        num_answers_shown: Answers printed at the end; 0: none.
-    """
-
-    prompts: str | None = None
-    output: str | None = None
-    chat: bool = True
-    system: str | None = None
-    num_answers_shown: int = option(3, unit="answers", ge=0)
-
-
-@frozen(kw_only=True)
-class SimulationSection:
-    """The inputs of ``batchwright simulate``.
-
-    Args:
-        workload: Source of the arrivals; auto: none, --workload names it.
-        estimator: Estimator of the true step times; auto: that of scheduler.estimator.
-        oracle_estimator: True if components may use the true one; reports then say so.
-        executor: Component that computes the plans.
-        max_tokens: Cap on output tokens of a request without one. class: the least power of
-            two, and at least 256, that holds the workload's longest output; drawn: a random one
-            of such classes that holds the request's own; exact: the true length, and reports
-            say so.
-        until: Simulated time at which it ends; running requests stay unfinished.
-        max_queue: Waiting requests above which the simulation ends.
-        fast_forward: True if steps without a decision are computed many at once.
-    """
-
-    workload: str = defaults.AUTO
-    estimator: str = defaults.AUTO
-    oracle_estimator: bool = False
-    executor: str = defaults.SIMULATED_EXECUTOR
-    max_tokens: int | Literal["class", "drawn", "exact"] = option("class", unit="tokens")
-    until: float | None = option(None, unit="seconds", gt=0, default_text="the end")
-    max_queue: int | None = option(None, unit="requests", ge=1, default_text="no limit")
-    fast_forward: bool = True
 
 
 @frozen(kw_only=True)

@@ -5,17 +5,12 @@ from batchwright.protocols.command import Command
 from batchwright.protocols.component import Component, Lifecycle, Subcomponent
 from batchwright.protocols.control import Caps, Control
 from batchwright.protocols.estimator import Estimator, StepShape
-from batchwright.protocols.executor import (
-    Executor,
-    ModelInfo,
-    ModelSettings,
-    OutputOracle,
-    Tokenizer,
-)
+from batchwright.protocols.executor import Executor, OutputOracle
 from batchwright.protocols.feature import Feature, FeatureComponent, WorkerSide
 from batchwright.protocols.gate import Gate
 from batchwright.protocols.kv import Eviction, Hasher, KVManager, Need, PrefixHit
 from batchwright.protocols.limit import Limit
+from batchwright.protocols.model import ModelInfo, ModelSettings, Tokenizer
 from batchwright.protocols.observer import Observer
 from batchwright.protocols.policy import SchedulingPolicy
 from batchwright.protocols.predictor import Predictor

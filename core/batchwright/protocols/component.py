@@ -27,12 +27,10 @@ class Subcomponent:
     Args:
         kind: Its kind.
         option: The option of the owner that names it; empty: the configured one.
-        context: The class of its context.
     """
 
     kind: str
     option: str = ""
-    context: type[Context] = Context
 
 
 class Component(ABC):

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from attrs import field, frozen
-
-from batchwright.clock import MonotonicClock
 from batchwright.context import Context
 from batchwright.exceptions import OUTSIDE, ExecutorError, InvariantError
 from batchwright.messages import (
@@ -20,34 +16,9 @@ from batchwright.messages import (
     NewRequestData,
     SchedulerOutput,
 )
-from batchwright.phases import Phases
-from batchwright.protocols.attention import AttentionBackend
 from batchwright.protocols.component import Component
 from batchwright.protocols.feature import WorkerSide
-
-
-class Tokenizer(Protocol):
-    """Text to tokens and back."""
-
-    def encode(self, text: str) -> list[int]:
-        """Tokens of a text, as the model expects a prompt to begin."""
-        ...
-
-    def encode_chat(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
-        """Tokens of a conversation under the model's chat template, ready to answer.
-
-        The last message, if it is the assistant's, is the beginning of the answer: it is
-        left open and continued.
-
-        Args:
-            messages: ``role`` and ``content``, texts; as the engine normalizes them,
-                ``name``, ``tool_call_id``, ``reasoning_content`` and ``tool_calls`` beside.
-        """
-        ...
-
-    def decode(self, token_ids: Sequence[int]) -> str:
-        """Text of tokens, special ones left out."""
-        ...
+from batchwright.protocols.model import ModelInfo, ModelSettings
 
 
 class OutputOracle(Protocol):
@@ -72,59 +43,6 @@ class OutputOracle(Protocol):
         ...
 
 
-@frozen(kw_only=True)
-class ModelSettings:
-    """Configuration of the model (section ``[model]``).
-
-    Args:
-        path: Local Hugging Face folder, or the name of an embedded model.
-        dtype: ``auto``, ``float32``, ``bfloat16`` or ``float16``.
-        max_model_len: Longest request, prompt and outputs (tokens); None: the model's.
-        seed: Seed of sampling streams of requests without one.
-        attention: The attention backend to compute with, in order of preference.
-        block_size: Tokens a block of the KV cache; 0: not known.
-    """
-
-    path: str
-    dtype: str = "auto"
-    max_model_len: int | None = None
-    seed: int = 0
-    attention: Sequence[AttentionBackend] = field(factory=tuple)
-    block_size: int = 0
-
-
-@frozen(kw_only=True)
-class ModelInfo:
-    """Facts about the loaded model.
-
-    Args:
-        name: Name for people.
-        max_model_len: Longest request that it can serve (tokens).
-        vocab_size: Token ids are below this.
-        eos_token_ids: End-of-sequence tokens.
-        kv_bytes_per_token: KV cache bytes a token, all layers.
-        sliding_window: Longest attention span (tokens) if every layer has one.
-        tokenizer: None if the model has none.
-        special_tokens: Tokens that ``tokenizer.decode`` leaves out, by their text.
-        attention: Name of the attention backend in use.
-        attention_others: Name of each other one, and the reason why it is not in use.
-        notes: Facts for people: sizes, device, threads, load time.
-    """
-
-    name: str
-    max_model_len: int
-    vocab_size: int
-    eos_token_ids: tuple[int, ...] = ()
-    kv_bytes_per_token: int = 0
-    sliding_window: int | None = None
-    tokenizer: Tokenizer | None = None
-    special_tokens: Mapping[str, int] = field(factory=dict, repr=False)
-    attention: str = ""
-    attention_others: tuple[tuple[str, str], ...] = ()
-    notes: tuple[str, ...] = ()
-    path: Path | None = None
-
-
 @contextmanager
 def _named(feature: str, method: str) -> Iterator[None]:
     """Name the feature whose worker side fails: else it would look like the executor's fault."""
@@ -135,6 +53,13 @@ def _named(feature: str, method: str) -> Iterator[None]:
     except BaseException as error:
         what = f"raised {type(error).__name__}: {error}"
         raise ExecutorError(f"feature {feature!r}: {method}() {what}") from error
+
+
+class PhaseNotes:
+    """Notes of the time that the phases of a step take; by default they go nowhere."""
+
+    def lap(self, phase: str) -> None:
+        """End a phase: it took the time since the last one ended."""
 
 
 class Executor(Component):
@@ -160,8 +85,8 @@ class Executor(Component):
     runs_in_background: ClassVar[bool] = False
     """True if plans may be computed on another thread, while the next one is made.
 
-    With ``scheduler.pipeline_depth`` over 1 the engine then calls ``run``, ``recover`` and
-    ``measure_limits`` on a thread of its own: one call at a time, plans in their order, none
+    With ``scheduler.pipeline_depth`` over 1 the engine then calls ``run`` and ``recover`` on
+    a thread of its own: one call at a time, plans in their order, none
     behind one that failed before ``recover``. ``load`` and ``allocate_kv`` come before that,
     and ``close`` after it, on other threads. Worker sides of features are called there, too. It
     pays if ``execute`` releases Python's lock for most of its time.
@@ -172,7 +97,7 @@ class Executor(Component):
         self._halves: dict[str, WorkerSide] = {}
         self._untaken: dict[str, str] = {}
         """Reasons, by request that could not be taken up, until its end is reported."""
-        self.phases = Phases(MonotonicClock())
+        self.phases = PhaseNotes()
 
     def install(self, name: str, half: WorkerSide | None) -> None:
         """Add the worker side of a feature; called before the first plan, once a feature."""
@@ -295,20 +220,6 @@ class Executor(Component):
         Cost class: once for many steps.
         """
         raise NotImplementedError  # asked only where it is overridden
-
-    def measure_limits(self, num_rows: int) -> Mapping[str, float]:
-        """Measure the limits of the machine; called outside of steps.
-
-        Args:
-            num_rows: Tokens of a step.
-
-        Returns:
-            Known limits of: ``products_seconds``, the time of the matrix products of the
-            model's weights alone with so many rows as the executor computes them;
-            ``plain_products_seconds``, as the library below it computes them;
-            ``memory_bytes_per_second``, read and written, of a large copy.
-        """
-        return {}
 
     @abstractmethod
     def restart(self) -> None:

@@ -13,9 +13,9 @@ from batchwright.protocols import PrefixHit
 from batchwright.request import Request
 from batchwright.scheduler.policy_preemption import PolicyPreemption
 from batchwright.scheduler.preemption import Preemption
+from batchwright.scheduler.services import supposing
 from batchwright.scheduler.state import State
 from batchwright.scheduler.step_in_progress import StepInProgress
-from batchwright.step_view import supposing
 
 
 @define(eq=False)

@@ -8,9 +8,9 @@ from batchwright.callers.kv import BlockPool
 from batchwright.callers.victims import Victims
 from batchwright.request import Request, RequestStatus
 from batchwright.scheduler.ending import Ending
+from batchwright.scheduler.services import RunningRequests
 from batchwright.scheduler.state import State
 from batchwright.scheduler.step_in_progress import StepInProgress
-from batchwright.step_view import Running
 
 
 @define(eq=False, slots=False)
@@ -38,7 +38,7 @@ class Preemption:
         """
         state = self._state
         among = state.running if among is None else among
-        running = state.view.running if among is state.running else Running(among)
+        running = state.view.running if among is state.running else RunningRequests(among)
         return among[self._victims.choose(running, request.view, state.view).request_id]
 
     def preempt(self, request: Request, cause: str) -> None:

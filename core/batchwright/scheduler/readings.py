@@ -12,6 +12,7 @@ from batchwright.protocols import KVManager
 from batchwright.request import Request
 from batchwright.scheduler.bell import Bell
 from batchwright.scheduler.progress_guard import ProgressGuard
+from batchwright.scheduler.services import SchedulerServices
 from batchwright.scheduler.state import State
 from batchwright.step_view import StepView
 
@@ -22,6 +23,7 @@ class Readings:
     _state: State
     _guard: Guard
     _progress_guard: ProgressGuard
+    _services: SchedulerServices
 
     @property
     def requests(self) -> dict[str, Request]:
@@ -102,7 +104,7 @@ class Readings:
     @property
     def estimator_was_asked(self) -> bool:
         """True if a component has asked ``ctx.estimator``."""
-        return self._state.estimator_was_asked
+        return self._services.estimator_was_asked
 
     def summaries(self) -> dict[str, dict[str, Any]]:
         """Return the summaries of observers by name; asked for at the end of a run."""

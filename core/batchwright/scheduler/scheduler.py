@@ -18,10 +18,10 @@ from batchwright.request import Request, RequestStatus
 from batchwright.scheduler.parts import Parts
 from batchwright.scheduler.planning import commit_plan
 from batchwright.scheduler.readings import Readings
+from batchwright.scheduler.services import SchedulerServices, SchedulerView, record_of
 from batchwright.scheduler.settings import SchedulerSettings
 from batchwright.scheduler.state import State
 from batchwright.scheduler.turn import Turns
-from batchwright.step_record import StepRecord
 
 _log = logging.getLogger("batchwright.scheduler")
 
@@ -54,12 +54,14 @@ class Scheduler(Readings):
         slow_after = settings.slow_component_seconds
         self._guard = Guard(settings.max_component_faults, slow_after, stopwatch or clock)
         self._state = State(components, settings, sizes, clock, self._guard)
+        self._state.view = SchedulerView(self._state)
         parts = self._parts = Parts(self._state, self._guard)
         self._progress_guard = parts.progress_guard
         turns = self._turns = Turns(self._state, parts.ending)
         self._scheduling, self._updating = turns.of("schedule()"), turns.of("update_from_output()")
+        self._services = SchedulerServices(self._state)
         for component in (*components, *components.subcomponents()):
-            component.ctx.bind(self._state, component)
+            component.ctx.bind(self._services, component)
         for component in components:
             set_up(component)
         if not parts.blocks.fits(sizes.max_model_len):
@@ -240,7 +242,7 @@ class Scheduler(Readings):
             state.has_changed = True
         parts.progress_guard.after_step(plan)
         if state.events.on_step.listeners:
-            state.events.on_step(StepRecord(plan, step, state))
+            state.events.on_step(record_of(plan, step, state))
         return plan
 
     def _check_depth(self) -> None:

@@ -49,10 +49,12 @@ class State:
         finished_ids: Ended since the last plan, for the executor.
         ended: Ended since the last update, for the caller.
         to_end: Requests to end, how and why, once what is going on is done.
-        estimator_was_asked: Whether a component wanted to know how long steps take.
         signals: Keys that came between steps; other threads may add.
         bell: Rings when other threads brought something.
+        view: The state as components see it; set by the scheduler.
     """
+
+    view: StepView
 
     def __init__(
         self,
@@ -83,7 +85,6 @@ class State:
         self.bell = Bell()
         self.admission_paused = False
         self.has_changed = True
-        self.estimator_was_asked = False
         self._next_running_order = 0
         self._least_free_blocks = sys.maxsize
         self._serve_components(guard)
@@ -105,7 +106,6 @@ class State:
         self.predictions = Predictions(components.predictor, self.requests, guard)
         self.groups = Groups(settings.group_time_to_live)
         self.events = Events(components, guard)
-        self.view = StepView(self)
         self.counts = Counts()
 
     def start_running(self, request: Request) -> None:

@@ -66,6 +66,7 @@ def _measure(config: Config, given: Path | None) -> dict[str, Any]:
     from batchwright_engine.answering.prompt_file import prompts_of, read_prompts, reading
     from batchwright_engine.answering.report import start_lines
     from batchwright_engine.assembly import EngineAssembly
+    from batchwright_engine.sections import RunSection
 
     source = prompts_of(config, given)
     lines = read_prompts(source, config.sampling)
@@ -73,7 +74,7 @@ def _measure(config: Config, given: Path | None) -> dict[str, Any]:
     try:
         for text in start_lines(engine, len(lines)):
             click.echo(text, err=True)
-        return measure(engine, lines, config.run)
+        return measure(engine, lines, config.section(RunSection))
     finally:
         engine.close()
 

@@ -44,7 +44,7 @@ def _calibrate(
     simulation.estimator=measured. Prompts of many lengths are answered, alone and together,
     while every step is logged; --log takes a decision log of an earlier run instead.
     """
-    from batchwright.config import files_taken, load_config
+    from batchwright.config import load_config
     from batchwright_engine.output_file import keep_apart, write_text
     from batchwright_engine.text_table import aligned
     from batchwright_lab.extra_packages import FIT_MODULES, missing_packages, without
@@ -52,6 +52,7 @@ def _calibrate(
     if missing := missing_packages(*FIT_MODULES):
         raise click.ClickException(without("fit", missing))
     from batchwright_lab.calibration.calibration import calibrate, measure
+    from batchwright_plugins.files import files_taken
 
     config = load_config(file, overrides)
     output = output or file.parent / "measured.toml"

@@ -79,9 +79,10 @@ def _check_files(config: Config) -> None:
     of an embedded model, which only the executor knows.
     """
     from batchwright.config import Problem, raise_problems
+    from batchwright_engine.sections import RunSection
 
     problems = []
-    prompts, model = config.run.prompts, config.model.path
+    prompts, model = config.section(RunSection).prompts, config.model.path
     if prompts is not None and not config.resolve(prompts).is_file():
         problems.append(Problem("run.prompts", f"there is no file {config.resolve(prompts)}"))
     if model is not None and ("/" in model or "\\" in model or model.startswith((".", "~"))):

@@ -130,7 +130,7 @@ def _options(registration: Registration) -> list[dict[str, Any]]:
 
 def _support(registration: Registration, runtime: str) -> dict[str, dict[str, str]]:
     """By capability, how a runtime honours it, and why not exactly."""
-    from batchwright.runtimes import capabilities, support
+    from batchwright_engine.runtimes import capabilities, support
 
     answers = {name: support(runtime, name) for name in capabilities(registration)}
     return {name: {"level": s.level, "why": s.why} for name, s in answers.items()}

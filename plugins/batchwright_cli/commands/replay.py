@@ -84,10 +84,10 @@ def _replay(
     The exit code is 1 if it cannot be repeated, if requests end in an error that did not before
     or none is served, 2 if the log or an option is wrong, 130 after Ctrl-C, 143 after SIGTERM.
     """
-    from batchwright.config import files_read
     from batchwright_engine.output_file import Staged, is_stream
     from batchwright_lab.replay.replay_report import Changes, print_replay
     from batchwright_lab.replay.replayed_run import ReplayedRun
+    from batchwright_plugins.files import files_read
 
     label, chosen = _read_policy(policy)
     name = re.sub(r"[^\w.-]", "-", label)

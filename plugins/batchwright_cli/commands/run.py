@@ -72,9 +72,10 @@ def _run(file: Path, prompts: Path | None, output: Path | None, overrides: tuple
 
 
 def _output(config: Config, given: Path | None) -> Path | None:
-    if given is not None or config.run.output is None:
-        return given
-    return config.resolve(config.run.output)
+    from batchwright_engine.sections import RunSection
+
+    output = config.section(RunSection).output
+    return given if given is not None or output is None else config.resolve(output)
 
 
 def _answer(config: Config, source: Path, output: Path | None) -> Batch:
@@ -86,6 +87,7 @@ def _answer(config: Config, source: Path, output: Path | None) -> Batch:
     from batchwright_engine.answering.prompt_file import read_prompts, reading
     from batchwright_engine.answering.report import listed, print_report, start_lines
     from batchwright_engine.assembly import EngineAssembly
+    from batchwright_engine.sections import RunSection
 
     notices = Console(stderr=True, highlight=False)
     lines = read_prompts(source, config.sampling)
@@ -98,7 +100,7 @@ def _answer(config: Config, source: Path, output: Path | None) -> Batch:
         engine = assembly.engine()
         for text in start_lines(engine, len(lines)):
             notices.print(text, markup=False, soft_wrap=True)
-        batch = Batch(engine, lines, config.run, results)
+        batch = Batch(engine, lines, config.section(RunSection), results)
         try:
             batch.run()
         finally:
@@ -120,9 +122,9 @@ def _is_piped(output: Path | None) -> bool:
 
 
 def _results(config: Config, output: Path | None, *, is_piped: bool) -> Results:
-    from batchwright.config import files_taken
     from batchwright_engine.answering.result_file import NoResults, ResultFile, ResultStream
     from batchwright_engine.output_file import is_stream, keep_apart
+    from batchwright_plugins.files import files_taken
 
     if output is None:
         return NoResults()

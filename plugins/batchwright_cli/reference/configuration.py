@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
-from batchwright.config import LIST_KINDS, SECTIONS, SELECTORS, Config
+from batchwright.config import LIST_KINDS, SELECTORS, Config, section_types
 from batchwright_lab.configuration.option_docs import OptionDoc, document_options
 
 __all__ = ["option_table", "render_reference"]
@@ -47,7 +47,7 @@ is {defaults}:
 def render_reference() -> str:
     """Write the reference page, as Markdown, of all sections and options."""
     parts = [_INTRODUCTION]
-    for section, cls in SECTIONS.items():
+    for section, cls in section_types().items():
         first_line = inspect.cleandoc(cls.__doc__ or "").partition("\n")[0]
         parts.append(f"## [{section}]\n\n{first_line}\n\n{option_table(cls)}\n")
     return "\n".join([*parts, _components()])

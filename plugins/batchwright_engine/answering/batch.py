@@ -16,11 +16,11 @@ from batchwright_engine.signals import catching, interrupt
 if TYPE_CHECKING:
     from types import FrameType
 
-    from batchwright.config.sections import RunSection
     from batchwright_engine.answering.prompt_line import PromptLine
     from batchwright_engine.answering.result_file import Results
     from batchwright_engine.engine import Engine
     from batchwright_engine.prompt import Prompt
+    from batchwright_engine.sections import RunSection
 
 __all__ = ["ERROR", "REFUSED", "Batch"]
 

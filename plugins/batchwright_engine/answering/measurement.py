@@ -13,9 +13,9 @@ from batchwright_engine.signals import Interrupted
 from batchwright_plugins.metrics import percentile
 
 if TYPE_CHECKING:
-    from batchwright.config.sections import RunSection
     from batchwright_engine.answering.prompt_line import PromptLine
     from batchwright_engine.engine import Engine
+    from batchwright_engine.sections import RunSection
 
 __all__ = ["measure"]
 

@@ -14,6 +14,7 @@ from batchwright.exceptions import ConfigError
 from batchwright.sampling_params import SamplingParams
 from batchwright.text_file import decode_text, read_text
 from batchwright_engine.answering.prompt_line import LineError, PromptLine, parse_json_line
+from batchwright_engine.sections import RunSection
 
 if TYPE_CHECKING:
     from batchwright.config import Config
@@ -36,16 +37,17 @@ def prompts_of(config: Config, given: Path | None) -> Path:
     """
     if given is not None:
         return given
-    if config.run.prompts is None:
+    prompts = config.section(RunSection).prompts
+    if prompts is None:
         problem = "a run needs prompts; name a file here or with --prompts"
         raise ConfigError(problem, path="run.prompts", source=config.source)
-    return config.resolve(config.run.prompts)
+    return config.resolve(prompts)
 
 
 def reading(config: Config, source: Path) -> Config:
     """Note which file the prompts are from, so that nothing is written over it."""
     prompts = None if str(source) == STDIN else str(source.absolute())
-    return attrs.evolve(config, run=attrs.evolve(config.run, prompts=prompts))
+    return config.with_section(attrs.evolve(config.section(RunSection), prompts=prompts))
 
 
 def read_prompts(path: Path, sampling: SamplingParams) -> list[PromptLine]:

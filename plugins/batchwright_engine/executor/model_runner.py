@@ -12,8 +12,8 @@ from attrs import evolve
 
 from batchwright.exceptions import ExecutorError, ModelError
 from batchwright.messages import ModelOutput
-from batchwright.phases import BOOKKEEPING, FORWARD, INPUT_PREPARATION, SAMPLING
 from batchwright.protocols.attention import AttentionBatch
+from batchwright_engine.phases import BOOKKEEPING, FORWARD, INPUT_PREPARATION, SAMPLING
 
 from .input_batch import InputBatch
 from .request_table import Grants, RequestTable

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from batchwright.exceptions import ModelError
-from batchwright.protocols.executor import Tokenizer
+from batchwright.protocols.model import Tokenizer
 from batchwright_engine.chat import unplaced_key
 
 from . import embedded_model

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from attrs import evolve, field, frozen, validators
 
 from batchwright.exceptions import ExecutorError, ModelError
-from batchwright.protocols.executor import Executor, ModelInfo, ModelSettings
+from batchwright.protocols import Executor, ModelInfo, ModelSettings
 from batchwright_plugins.extras import install_hint
 
 from .attention_choice import AttentionChoice, choose_attention

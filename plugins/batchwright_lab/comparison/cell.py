@@ -18,6 +18,7 @@ from batchwright.plugin_manager import PluginManager
 from batchwright_lab.comparison.code_files import code_files, package_files
 from batchwright_lab.configuration.defaults import with_component_defaults
 from batchwright_lab.configuration.rendering import render_config
+from batchwright_lab.sections import SimulationSection
 
 __all__ = ["Cell", "file_digest", "short_digest"]
 
@@ -119,7 +120,8 @@ class Cell:
                     yield from _files_of(path, with_folders=option in _FOLDERS)
 
     def _uses(self) -> list[Use]:
-        uses = [*self.config.uses(), self.config.named("executor", self.config.simulation.executor)]
+        executor = self.config.section(SimulationSection).executor
+        uses = [*self.config.uses(), self.config.named("executor", executor)]
         return [use for use in uses if use.kind not in ("attention", "observer")]
 
 

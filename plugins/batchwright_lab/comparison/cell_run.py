@@ -19,6 +19,7 @@ from batchwright_lab.comparison.code_files import loaded_files
 from batchwright_lab.comparison.recorder import RECORDER, Recorder, RecorderPlugin
 from batchwright_lab.configuration.defaults import with_component_defaults
 from batchwright_lab.configuration.rendering import render_value
+from batchwright_lab.sections import SimulationSection, true_estimator
 from batchwright_lab.simulation.arriving import Arriving
 from batchwright_lab.simulation.assembly import SimulatorAssembly
 from batchwright_lab.simulation.caps import Caps
@@ -105,7 +106,7 @@ def _prepare(cell: Cell, plugins: PluginManager) -> tuple[Engine, Simulation]:
     assembly = SimulatorAssembly(_watched(cell), plugins=plugins, clock=VirtualClock())
     workload = make_workload(assembly)
     arriving = Arriving(arrivals_of(workload), pace=pace_of(workload, cell.rate), limit=cell.limit)
-    section = assembly.config.simulation
+    section = assembly.config.section(SimulationSection)
     caps = Caps(section.max_tokens, workload, workload.ctx.stream("caps"))
     engine = assembly.simulator()
     refused = _recorder(engine).refused
@@ -148,7 +149,7 @@ def _outcome(cell: Cell, engine: Engine, simulation: Simulation) -> dict[str, An
 def _names(cell: Cell, engine: Engine) -> dict[str, str]:
     chosen = ("policy", "victim", "preemption", "predictor", "estimator")
     names = {kind: getattr(engine.scheduler.components, kind).name for kind in chosen}
-    workload = cell.config.simulation.workload
+    workload = cell.config.section(SimulationSection).workload
     return {**names, "executor": engine.executor.name, "workload": workload}
 
 
@@ -174,9 +175,11 @@ def _fault(error: BaseException) -> dict[str, str]:
 
 def _step_times(cell: Cell, plugins: PluginManager) -> str:
     """The estimator of the true step times, the device that it speaks of, what was set."""
-    truth = with_component_defaults(cell.config, plugins).truth
+    truth = true_estimator(with_component_defaults(cell.config, plugins))
     profile = truth.options.get("profile")
-    given = {name: v for name, v in cell.config.truth.options.items() if name != "profile"}
+    given = {
+        name: v for name, v in true_estimator(cell.config).options.items() if name != "profile"
+    }
     words = [str(profile)] if profile else []
     words += [f"{name} = {render_value(value)}" for name, value in given.items()]
     return f"{truth.name} ({', '.join(words)})" if words else truth.name

@@ -11,7 +11,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from batchwright.config import files_read
 from batchwright.exceptions import ConfigError
 from batchwright.suggest import did_you_mean
 from batchwright_engine.output_file import keep_apart
@@ -32,6 +31,7 @@ from batchwright_lab.comparison.targets import read_targets
 from batchwright_lab.comparison.trouble import has_failed
 from batchwright_lab.comparison.workers import LATE, run_cells
 from batchwright_lab.extra_packages import REPORT_MODULES, missing_packages, without
+from batchwright_plugins.files import files_read
 
 if TYPE_CHECKING:
     from types import FrameType

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from batchwright.config import LIST_KINDS, SECTIONS, SELECTORS, Config, Use
+from batchwright.config import LIST_KINDS, SELECTORS, Config, Use, section_types
 from batchwright.exceptions import PluginError
 from batchwright.plugin_manager import PluginManager
 from batchwright.registration import Registration
@@ -24,7 +24,7 @@ def render_defaults(registrations: Iterable[Registration] = ()) -> str:
     Args:
         registrations: Components whose options follow the sections, commented out.
     """
-    blocks = [list(_section(section, cls)) for section, cls in SECTIONS.items()]
+    blocks = [list(_section(section, cls)) for section, cls in section_types().items()]
     for registration in registrations:
         docs = document_options(getattr(registration.cls, "Options", None))
         if docs:

@@ -13,7 +13,7 @@ import attrs
 import tomlkit
 from tomlkit.items import AoT, Item
 
-from batchwright.config import LIST_KINDS, SECTIONS, SELECTORS, Config
+from batchwright.config import LIST_KINDS, SELECTORS, Config
 
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 
@@ -49,9 +49,9 @@ def render_config(config: Config) -> str:
         for kind in LIST_KINDS
         if getattr(Config(), kind) and not getattr(config, kind)
     ]
-    for section in SECTIONS:
-        values = attrs.asdict(getattr(config, section), recurse=False)
-        blocks.append(_block(section, _filled(tomlkit.table(), values)))
+    for name, section in config.sections().items():
+        values = attrs.asdict(section, recurse=False)
+        blocks.append(_block(name, _filled(tomlkit.table(), values)))
     for kind in SELECTORS:
         for name, table in config.options.get(kind, {}).items():
             parent = tomlkit.table(is_super_table=True)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import frozen
 
 from batchwright.exceptions import ConfigError
-from batchwright.text_file import parse_toml, read_text, text_lines
+from batchwright.text_file import parse_toml, read_text
 from batchwright_lab.estimator.curves import Curve, Surface
+from batchwright_lab.text_lines import text_lines
 
 if TYPE_CHECKING:
     from batchwright.context import Context

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from batchwright.default_plugins import DEFAULT_POLICY
 from batchwright.exceptions import ConfigError
-from batchwright.text_file import require_file, text_lines
+from batchwright_lab.text_lines import require_file, text_lines
 from batchwright_plugins.observer.decision_trail import LogError, follow, read_header
 
 if TYPE_CHECKING:

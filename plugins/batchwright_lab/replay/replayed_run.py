@@ -25,6 +25,7 @@ from batchwright_lab.replay.handover import HANDOVER, HandoverPolicy, HandoverVi
 from batchwright_lab.replay.replay_drive import ReplayDrive
 from batchwright_lab.replay.replay_pace import ReplayPace
 from batchwright_lab.replay.replayed_executor import ReplayedExecutor
+from batchwright_lab.sections import true_estimator
 from batchwright_lab.simulation.assembly import SimulatorAssembly
 from batchwright_plugins.metrics import percentile
 
@@ -130,7 +131,7 @@ class ReplayedRun:
         begin = time.perf_counter()
         plugins = self._discover(self.config)
         assembly = SimulatorAssembly(self.config, plugins=plugins, clock=VirtualClock())
-        self.estimator: Estimator = assembly.make_alone(self.config.truth)
+        self.estimator: Estimator = assembly.make_alone(true_estimator(self.config))
         self.error = _error(self.recording.path, self.estimator)
         self._check_estimator()
         engine = assembly.simulator()

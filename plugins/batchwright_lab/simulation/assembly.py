@@ -5,6 +5,7 @@ from __future__ import annotations
 from batchwright.clock import MonotonicClock
 from batchwright_engine.assembly import EngineAssembly
 from batchwright_engine.engine import Engine
+from batchwright_lab.sections import SimulationSection, true_estimator
 
 
 class SimulatorAssembly(EngineAssembly):
@@ -22,11 +23,11 @@ class SimulatorAssembly(EngineAssembly):
         """
         self.check_runtime("simulator", but=("executor", "attention"))
         unknown = self.sizes(None, num_blocks=0)
-        name = self.config.simulation.executor
+        name = self.config.section(SimulationSection).executor
         use = self.config.named("executor", name, "simulation.executor")
-        truth = self.make(self.config.truth, unknown)
+        truth = self.make(true_estimator(self.config), unknown)
         executor = self.make(use, unknown, estimator=truth)
-        is_known = self.config.simulation.oracle_estimator
+        is_known = self.config.section(SimulationSection).oracle_estimator
         settings = self.model_settings(self.config.model.path or "", attention=())
         known = truth if is_known else None
         return self.engine_around(executor, settings, estimator=known, stopwatch=MonotonicClock())

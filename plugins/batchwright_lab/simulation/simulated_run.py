@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from batchwright.clock import VirtualClock
-from batchwright.config import files_taken, load_config
+from batchwright.config import load_config
 from batchwright.exceptions import ConfigError
 from batchwright.plugin_manager import PluginManager
 from batchwright_engine.answering.instruments import ADDED, PROGRESS, instrumented
@@ -31,6 +31,7 @@ from batchwright_engine.answering.report import (
 )
 from batchwright_engine.output_file import Staged, write_text
 from batchwright_engine.signals import catching
+from batchwright_lab.sections import SimulationSection, true_estimator
 from batchwright_lab.simulation.arriving import Arriving
 from batchwright_lab.simulation.assembly import SimulatorAssembly
 from batchwright_lab.simulation.caps import Caps
@@ -41,6 +42,7 @@ from batchwright_lab.workload.chosen_workload import (
     make_workload,
     pace_of,
 )
+from batchwright_plugins.files import files_taken
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -167,7 +169,7 @@ class SimulatedRun:
         return simulation
 
     def _prepare(self, assembly: Assembly, engine: Engine) -> Simulation:
-        section = self.config.simulation
+        section = self.config.section(SimulationSection)
         workload = make_workload(assembly)
         arriving = Arriving(arrivals_of(workload), pace=self._pace(workload), limit=self._limit)
         chance = workload.ctx.stream("caps")
@@ -213,11 +215,11 @@ class SimulatedRun:
 
 def find_oracles(config: Config, engine: Engine) -> list[str]:
     """Return the components with more knowledge in this simulation than in service."""
-    section, components = config.simulation, engine.scheduler.components
+    section, components = config.section(SimulationSection), engine.scheduler.components
     found = []
     if components.predictor.reads_truth:
         found.append(f"predictor:{components.predictor.name}")
-    truth, known = config.truth, config.once("estimator")
+    truth, known = true_estimator(config), config.once("estimator")
     same = (truth.name, truth.options) == (known.name, known.options)
     if section.oracle_estimator or (same and engine.scheduler.estimator_was_asked):
         found.append(f"estimator:{truth.name}")
@@ -242,7 +244,8 @@ def _as_overrides(options: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _start_lines(config: Config, engine: Engine) -> Iterator[str]:
-    yield f"{engine.model.name}; workload {config.simulation.workload}; {sizes(engine)}"
+    workload = config.section(SimulationSection).workload
+    yield f"{engine.model.name}; workload {workload}; {sizes(engine)}"
     yield choices(engine)
 
 
@@ -266,8 +269,8 @@ def _summary(
 ) -> dict[str, Any]:
     scheduler = simulation.engine.scheduler
     return {
-        "workload": config.simulation.workload,
-        "estimator": config.truth.name,
+        "workload": config.section(SimulationSection).workload,
+        "estimator": true_estimator(config).name,
         "policy": scheduler.components.policy.name,
         "predictor": scheduler.components.predictor.name,
         "seed": config.scheduler.seed,

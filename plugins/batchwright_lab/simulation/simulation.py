@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from batchwright.assembly import naming
+from batchwright.component_factory import naming
 from batchwright.exceptions import ConfigError, RequestRefusedError
+from batchwright.protocols import Workload
 from batchwright.protocols.component import overrides
 from batchwright.request import Request
 from batchwright_engine.answering.batch import ERROR, REFUSED
@@ -18,11 +19,11 @@ from batchwright_lab.simulation.fast_forward import FastForwarder
 if TYPE_CHECKING:
     from types import FrameType
 
-    from batchwright.config.sections import SimulationSection
-    from batchwright.protocols import Arrival, OutputOracle, Workload
+    from batchwright.protocols import Arrival, OutputOracle
     from batchwright.request import Finish
     from batchwright.request_view import RequestView
     from batchwright_engine.engine import Engine
+    from batchwright_lab.sections import SimulationSection
     from batchwright_lab.simulation.arriving import Arriving
     from batchwright_lab.simulation.caps import Caps
 
@@ -207,14 +208,14 @@ class Simulation:
         if request.request_id not in self._live:
             self._lengths.forget(request.request_id)
         if self.is_closed_loop:
-            with naming(self._workload, "on_refuse"):
+            with naming(self._workload, Workload.on_refuse):
                 self.arriving.follow(self._workload.on_refuse(arrival, self._clock.now()))
 
     def _end(self, request_id: str, reason: str) -> None:
         arrival, request = self._live.pop(request_id)
         self.reasons[reason] += 1
         if self.is_closed_loop:
-            with naming(self._workload, "on_finish"):
+            with naming(self._workload, Workload.on_finish):
                 self.arriving.follow(self._workload.on_finish(arrival, request.view))
         request.drop_view()
 

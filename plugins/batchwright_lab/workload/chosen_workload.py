@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from batchwright.assembly import naming
+from batchwright.component_factory import naming
 from batchwright.default_plugins import AUTO
 from batchwright.exceptions import ConfigError
 from batchwright.plugin_manager import PluginManager
+from batchwright.protocols import Workload
+from batchwright_lab.sections import SimulationSection
 
 if TYPE_CHECKING:
     from batchwright.assembly import Assembly
     from batchwright.config import Config
-    from batchwright.protocols import Arrival, Workload
+    from batchwright.protocols import Arrival
 
 __all__ = ["arrivals_of", "choose_workload", "make_workload", "pace_of"]
 
@@ -49,8 +51,8 @@ def choose_workload(
         path = str(Path(file).expanduser().resolve())
         tables = options.setdefault("workload", {})
         tables[name] = {**tables.get(name, {}), "path": path}
-    section = attrs.evolve(config.simulation, workload=name)
-    return attrs.evolve(config, simulation=section, options=options)
+    section = attrs.evolve(config.section(SimulationSection), workload=name)
+    return attrs.evolve(config, options=options).with_section(section)
 
 
 def make_workload(assembly: Assembly) -> Workload:
@@ -75,7 +77,7 @@ def arrivals_of(workload: Workload) -> Iterator[Arrival]:
         OSError: A file cannot be read.
         PluginError: The workload fails.
     """
-    with naming(workload, "arrivals", OSError):
+    with naming(workload, Workload.arrivals, OSError):
         yield from workload.arrivals()
 
 

@@ -18,7 +18,8 @@ from typing import Any, Final
 from attrs import define, frozen
 
 from batchwright.exceptions import ConfigError
-from batchwright.text_file import decode_text, read_text, require_file
+from batchwright.text_file import decode_text, read_text
+from batchwright_lab.text_lines import require_file
 from batchwright_lab.workload.lines import MOST_SECONDS, MOST_TOKENS, parse_json, short
 
 __all__ = ["Client", "Window", "read_clients"]

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from batchwright.exceptions import ConfigError
-from batchwright.text_file import read_text, require_file, text_lines
+from batchwright.text_file import read_text
+from batchwright_lab.text_lines import require_file, text_lines
 
 __all__ = ["MOST_SECONDS", "MOST_TOKENS", "TraceFile", "parse_json", "short"]
 

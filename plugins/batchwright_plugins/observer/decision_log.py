@@ -9,10 +9,10 @@ from typing import IO, TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from batchwright.config import files_taken, prepare_output
 from batchwright.exceptions import ConfigError
 from batchwright.option import option
 from batchwright.protocols import Observer
+from batchwright_plugins.files import files_taken, prepare_output
 from batchwright_plugins.observer.decision_trail import FORMAT, VERSION
 from batchwright_plugins.observer.replay_record import Contents, Written, deciding, fields_of
 

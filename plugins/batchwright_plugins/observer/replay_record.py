@@ -55,7 +55,7 @@ def deciding(config: Config, limits: Sizes) -> dict[str, Any]:
     table["model"] = {"max_model_len": limits.max_model_len}
     table["kv"] = {**table["kv"], "num_blocks": limits.num_blocks}
     table["kv"].pop("memory", None)
-    simulation = _changed(config.simulation)
+    simulation = _changed(config.sections()["simulation"])
     table["simulation"] = {key: simulation[key] for key in _SIMULATION if key in simulation}
     for kind in _KINDS:
         if config.options.get(kind):

@@ -7,10 +7,10 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 from attrs import frozen
 
-from batchwright.config import files_taken, prepare_output
 from batchwright.exceptions import ConfigError
 from batchwright.option import option
 from batchwright.protocols import Observer
+from batchwright_plugins.files import files_taken, prepare_output
 
 if TYPE_CHECKING:
     from batchwright.context import Context

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from attrs import frozen
 
-from batchwright.config import files_read, prepare_output
 from batchwright.default_plugins import DEFAULT_POLICY
 from batchwright.exceptions import OUTSIDE, ConfigError
 from batchwright.option import option
 from batchwright.protocols import Observer, Subcomponent
 from batchwright.protocols.component import overrides
+from batchwright_plugins.files import files_read, prepare_output
 from batchwright_plugins.observer.agreement import Series, kendall_tau
-from batchwright_plugins.observer.shadow_context import ShadowContext
+from batchwright_plugins.observer.shadow_services import ShadowServices
 
 if TYPE_CHECKING:
     from batchwright.context import Context
@@ -70,7 +70,7 @@ class Shadow(Observer):
     name = "shadow"
     Options = Options
     subcomponents: ClassVar[Mapping[str, Subcomponent]] = {
-        "policy": Subcomponent("policy", "policy", ShadowContext),
+        "policy": Subcomponent("policy", "policy"),
         "predictor": Subcomponent("predictor"),
     }
 
@@ -78,9 +78,6 @@ class Shadow(Observer):
         super().__init__(options, ctx)
         self._policy: SchedulingPolicy = ctx.components["policy"]
         self._predictor = ctx.components["predictor"]
-        assert isinstance(self._policy.ctx, ShadowContext), "it is hosted with one"
-        self._world: ShadowContext = self._policy.ctx
-        self._world.predictor = self._predictor
         self._series = Series()
         self._failure = ""
         self._events: list[tuple[str, RequestView, Any]] = []
@@ -94,6 +91,8 @@ class Shadow(Observer):
         """
         if self.options.path is not None:
             self._check_path()
+        self._world = ShadowServices(self._policy.ctx.services, self._predictor)
+        self._policy.ctx.bind(self._world, self._policy)
         for hosted in (self._predictor, self._policy):
             self._try(hosted, "setup")
 

@@ -10,6 +10,7 @@ from batchwright.assembly import Assembly
 from batchwright.config import load_config
 from batchwright.config.loading import apply_override
 from batchwright.exceptions import ConfigError
+from batchwright_engine.sections import RunSection
 
 
 @pytest.fixture
@@ -51,7 +52,7 @@ def test_overrides_are_applied_in_order(toml):
     assert [(u.name, u.options) for u in config.limit] == [("a", {"x": 2.5}), ("b", {})]
     assert config.once("policy").options == {"weights": [1, 2]}
     assert config.kv.memory_bytes == 2**30
-    assert config.run.system == "a = b"
+    assert config.section(RunSection).system == "a = b"
 
 
 def test_override_reaches_into_the_default_list():

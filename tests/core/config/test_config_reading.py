@@ -8,9 +8,11 @@ from typing import Literal
 import pytest
 from attrs import field, frozen, validators
 
-from batchwright.config import Config, Use, structure_options
+from batchwright.config import Config, Use, section_types, structure_options
 from batchwright.exceptions import ConfigError
 from batchwright.option import option
+from batchwright_engine.sections import RunSection
+from batchwright_lab.sections import SimulationSection
 
 
 def problems(table: dict[str, object]) -> str:
@@ -195,7 +197,7 @@ def test_caps_below_their_range_are_refused(path, smallest, value):
 def test_zero_means_none_where_it_is_documented(path):
     section, key = path.split(".")
 
-    assert getattr(getattr(Config.from_dict({section: {key: 0}}), section), key) == 0
+    assert getattr(Config.from_dict({section: {key: 0}}).sections()[section], key) == 0
     expected = f"{path}: expected a number >= 0, got -1"
     assert expected in problems({section: {key: -1}})
 
@@ -345,3 +347,17 @@ def test_structure_options_refuses_with_the_path(table, expected):
 def test_range_is_checked_without_toml_too():
     with pytest.raises(ValueError, match="share: expected a number >= 0 and < 1, got 2"):
         Options(needed=1, share=2)
+
+
+def test_section_of_another_package_is_read_and_replaced() -> None:
+    config = Config.from_dict({"run": {"prompts": "a.jsonl"}, "simulation": {"until": 5}})
+    assert config.section(RunSection) == RunSection(prompts="a.jsonl")
+    later = config.with_section(SimulationSection(until=7.0))
+    assert later.section(SimulationSection).until == 7.0
+    assert config.section(SimulationSection).until == 5.0
+    assert Config.from_dict({"run": {}, "simulation": {"max_tokens": "class"}}) == Config()
+
+
+def test_sections_are_declared_under_their_names() -> None:
+    declared = {name: getattr(cls, "name", name) for name, cls in section_types().items()}
+    assert declared == {name: name for name in declared}

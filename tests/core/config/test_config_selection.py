@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from attrs import frozen
 
-from batchwright.config import Config, check_components
+from batchwright.component_checks import check_components
+from batchwright.config import Config
 from batchwright.exceptions import ConfigError
 from batchwright.plugin import Gate, SchedulingPolicy, hookimpl
 from batchwright.plugin_manager import PluginManager

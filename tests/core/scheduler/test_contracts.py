@@ -18,9 +18,9 @@ from batchwright.protocols import (
     WorkerSide,
 )
 from batchwright.protocols.component import overrides
-from batchwright.runtimes import check_runtime
 from batchwright.testing import make_plugin
 from batchwright.verdicts import ADMIT, Preempt, Wait
+from batchwright_engine.runtimes import check_runtime
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ from batchwright.protocols.control import Caps
 from batchwright.queues import KeyedQueue, WaitingQueue
 from batchwright.request import RequestStatus
 from batchwright.request_view import RequestView
-from batchwright.step_view import StepView
+from batchwright.scheduler.services import SchedulerView
 from batchwright.testing import Driver, ScriptedExecutor, make_plugin, make_request
 from batchwright.verdicts import ADMIT, Defer, Preempt, Stop
 from batchwright_plugins.kv import Lru, PagedKV, Sha256
@@ -850,7 +850,7 @@ def check_harmless(kind: str, method: str, mischief: Mischief, **scheduler: Any)
 def test_what_is_shown_cannot_be_changed(kind: str, method: str, case: Case) -> None:
     def change(component: Any, *args: Any) -> Any:
         for shown in (*args, component.ctx.view):
-            if isinstance(shown, RequestView | StepView | PrefixHit):
+            if isinstance(shown, RequestView | SchedulerView | PrefixHit):
                 for name in (n for n in dir(type(shown)) if not n.startswith("_")):
                     try:
                         setattr(shown, name, 1)

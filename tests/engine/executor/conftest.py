@@ -14,7 +14,7 @@ from attrs import define, field
 
 from batchwright.messages import CachedRequestData, ModelOutput, NewRequestData, SchedulerOutput
 from batchwright.protocols.attention import AttentionBackend
-from batchwright.protocols.executor import ModelInfo, ModelSettings
+from batchwright.protocols.model import ModelInfo, ModelSettings
 from batchwright.sampling_params import SamplingParams
 from batchwright_engine.attention.torch_paged import TorchAttention
 from batchwright_engine.executor.torch_executor import TorchExecutor, TorchExecutorOptions

@@ -11,7 +11,7 @@ from attrs import evolve
 
 from batchwright import ModelError
 from batchwright.protocols.attention import AttentionSpec
-from batchwright.protocols.executor import ModelInfo, ModelSettings
+from batchwright.protocols.model import ModelInfo, ModelSettings
 from batchwright.testing.attention import Case
 from batchwright_engine.attention.torch_paged import TorchAttention, TorchAttentionOptions
 from batchwright_engine.attention.triton_paged import TritonAttention, TritonAttentionOptions

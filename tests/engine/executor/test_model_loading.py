@@ -15,7 +15,7 @@ import pytest
 from batchwright.exceptions import ExecutorError, ModelError
 from batchwright.messages import CachedRequestData, SchedulerOutput
 from batchwright.protocols.attention import AttentionSpec
-from batchwright.protocols.executor import ModelInfo, ModelSettings
+from batchwright.protocols.model import ModelInfo, ModelSettings
 from batchwright_engine.attention.torch_paged import TorchAttention, TorchAttentionOptions
 from batchwright_engine.executor.cpu_threads import apart, physical_cores, quiet_openmp
 from batchwright_engine.executor.torch_executor import TorchExecutor, TorchExecutorOptions

@@ -12,11 +12,13 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from batchwright.clock import MonotonicClock
 from batchwright.exceptions import ModelError
 from batchwright.messages import TokenLogprobs
 from batchwright.protocols.attention import AttentionBackend
 from batchwright_engine.attention.numba_paged import NumbaAttention
 from batchwright_engine.attention.torch_paged import TorchAttention
+from batchwright_engine.phases import Phases
 
 MODELS: list[tuple[str, dict[str, Any]]] = [
     ("llama", {}),
@@ -428,9 +430,10 @@ def test_penalties_count_what_a_request_has(
 def test_phases_are_named(tiny_model: Callable[..., Path], make_driver: Any) -> None:
     """The time of a step is reported by phase."""
     driver = make_driver(tiny_model("llama"))
+    phases = driver.executor.phases = Phases(MonotonicClock())
     driver.add("a", [4, 5, 6])
     driver.run({"a": 2})
-    seconds = driver.executor.phases.seconds
+    seconds = phases.seconds
     assert all(seconds[p] > 0 for p in ("input preparation", "forward", "sampling", "bookkeeping"))
     assert seconds["scheduling"] == 0
 

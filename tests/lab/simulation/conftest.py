@@ -15,6 +15,7 @@ from batchwright.config import Config
 from batchwright.plugin_manager import PluginManager
 from batchwright.protocols import Arrival, Workload
 from batchwright.testing import make_plugin
+from batchwright_lab.sections import SimulationSection
 from batchwright_lab.simulation.arriving import Arriving
 from batchwright_lab.simulation.assembly import SimulatorAssembly
 from batchwright_lab.simulation.caps import Caps
@@ -83,14 +84,14 @@ def simulate(tmp_path: Path) -> Simulate:
         assembly = SimulatorAssembly(parsed, plugins=offered, clock=VirtualClock())
         engine = assembly.simulator()
         made = assembly.make_alone(parsed.once("workload"))
-        caps = Caps(parsed.simulation.max_tokens, made, random.Random(0))
+        caps = Caps(parsed.section(SimulationSection).max_tokens, made, random.Random(0))
         observers = {o.name: o for o in engine.scheduler.components.observers}
         simulation_ = Simulation(
             engine,
             made,
             Arriving(made.arrivals()),
             caps,
-            parsed.simulation,
+            parsed.section(SimulationSection),
             observers["request-table"].refused,
         )
         simulation_.run()

@@ -167,7 +167,7 @@ def test_a_policy_that_watches_hears_its_marks_and_alarms() -> None:
     usage = shadow._policy.ctx.usage
     assert usage[None].prefill_tokens == 44
     assert usage[None].decode_tokens == 4
-    assert "A" not in shadow._policy.ctx._usage_of
+    assert "A" not in shadow._world._usage_of
 
 
 def test_choices_are_counted_exactly() -> None:

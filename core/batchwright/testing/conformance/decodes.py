@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from batchwright.protocols import KVManager
 from batchwright.protocols.component import overrides
+from batchwright.request import Request
 from batchwright.request_view import RequestView
 from batchwright.scheduler import Scheduler
 from batchwright.testing.conformance.serving import ServingConformance
@@ -65,7 +66,7 @@ def _decode(kv: KVManager, views: list[RequestView]) -> Step:
     """Let each request know one token more, which the next step computes."""
     growing, filling, size = [], [], kv.ctx.sizes.block_size
     for view in views:
-        request = view._request
+        request = cast("Request", view._request)
         request.num_computed_tokens = request.num_tokens
         request.token_ids.append(7)
         if request.num_computed_tokens % size == 0:

@@ -63,7 +63,7 @@ def check_runtime(
     """Refuse components that a runtime cannot do justice.
 
     Args:
-        runtime: A key of ``HOSTS``.
+        runtime: A key of ``RUNTIMES``.
         components: Those that are selected.
         accepted: Capabilities that may be degraded (``plugins.accept_degraded``).
 

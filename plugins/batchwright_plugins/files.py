@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from batchwright.exceptions import ConfigError
 
 if TYPE_CHECKING:
-    from batchwright.config.config import Config
+    from batchwright.config import Config
 
 __all__ = ["files_read", "files_taken", "is_same_file", "prepare_output"]
 
@@ -24,8 +24,11 @@ def files_read(config: Config | None) -> Iterator[tuple[str, Path]]:
         yield "the configuration, which is read", config.file
     for path in config.plugin_paths:
         yield "a plugin of plugins.load, which is read", path
-    if config.run.prompts is not None:
-        yield "the file of prompts, which is read", config.resolve(config.run.prompts)
+    for section in config.others.values():
+        for option, words in section.files_read.items():
+            path = getattr(section, option)
+            if path is not None:
+                yield f"{words}, which is read", config.resolve(path)
     if config.model.path is not None:
         yield "the model, which is read", config.resolve(config.model.path)
     for name, options in config.options.get("workload", {}).items():

@@ -3,32 +3,40 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from batchwright.context import Context
 from batchwright.counters import SharedCount
+from batchwright.runtime_services import RuntimeServices
 from batchwright.usage import UsageByAccount
 
 if TYPE_CHECKING:
-    from batchwright.protocols import Estimator, Predictor
+    from batchwright.compat import Compat
+    from batchwright.counts import Counts
+    from batchwright.protocols import Component, Estimator, Predictor
     from batchwright.request_view import RequestView
     from batchwright.step_record import StepRecord
+    from batchwright.step_view import StepView
     from batchwright.usage import Usage
 
-__all__ = ["ShadowContext"]
+__all__ = ["ShadowServices"]
 
 
-class ShadowContext(Context):
-    """A context with usage, timers and estimates of its own; signals have no effect.
+class ShadowServices(RuntimeServices):
+    """Services with usage, timers and estimates of their own; signals have no effect.
 
     What it shows of the scheduler is true. ``usage`` knows tokens, but not blocks.
+
+    Args:
+        services: Those of the engine.
+        predictor: A predictor of the shadow's own.
     """
 
-    def __init__(self, **given: Any) -> None:
-        super().__init__(**given)
-        self.predictor: Predictor | None = None
+    def __init__(self, services: RuntimeServices, predictor: Predictor) -> None:
+        self._services = services
+        self._predictor = predictor
+        self.estimator_was_asked = False  # by the run: what a shadow asks changes nothing
         self._own_usage = UsageByAccount(SharedCount(), SharedCount())
         self._usage_of: dict[str, Usage] = {}
         self._recomputed: dict[str, int] = {}
@@ -38,31 +46,47 @@ class ShadowContext(Context):
         self._estimates: dict[str, float] = {}
 
     @property
-    def usage(self) -> UsageByAccount:  # type: ignore[override]
+    def view(self) -> StepView:
+        return self._services.view
+
+    @property
+    def counts(self) -> Counts:
+        return self._services.counts
+
+    @property
+    def compat(self) -> Compat:
+        return self._services.compat
+
+    @property
+    def usage(self) -> UsageByAccount:
         """Service that accounts of its own received."""
         return self._own_usage
 
     @property
     def estimator(self) -> Estimator:
-        """The run's: asking changes nothing."""
-        return self._bound.components.estimator
+        return self._services.estimator
 
-    def predict(self, *requests: RequestView, anew: bool = False) -> list[float]:
+    def prefix_hit(self, request: RequestView) -> int:
+        return self._services.prefix_hit(request)
+
+    def predict(self, requests: Sequence[RequestView], *, anew: bool) -> list[float]:
         """Estimates of a predictor of its own."""
-        assert self.predictor is not None, "its owner gives it one"
         unknown = [r for r in requests if anew or r.request_id not in self._estimates]
         if unknown:
-            found = self.predictor.output_tokens(unknown)
+            found = self._predictor.output_tokens(unknown)
             for request, tokens in zip(unknown, found, strict=True):
                 self._estimates[request.request_id] = float(tokens)
         return [self._estimates[request.request_id] for request in requests]
 
+    def group_data(self, name: str, slot: int) -> dict[str, Any]:
+        return self._services.group_data(name, slot)
+
     def call_at_tokens(
-        self, request: RequestView, *, num_computed_tokens: int, payload: Any = None
+        self, request: RequestView, num_computed_tokens: int, component: Component, payload: Any
     ) -> None:
         self._marks.append((request, num_computed_tokens, payload))
 
-    def call_at(self, time: float, payload: Any = None) -> None:
+    def call_at(self, time: float, component: Component, payload: Any) -> None:
         heapq.heappush(self._alarms, (time, next(self._order), payload))
 
     def end(self, request: RequestView, reason: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from batchwright.clock import VirtualClock
-from batchwright.phases import PHASES, Phases
+from batchwright_engine.phases import PHASES, Phases
 
 
 def test_phases_add_up_laps() -> None:

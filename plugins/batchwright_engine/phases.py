@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from batchwright.clock import Clock, wall_seconds
+from batchwright.protocols.executor import PhaseNotes
 
 SCHEDULING: Final = "scheduling"
 INPUT_PREPARATION: Final = "input preparation"
@@ -16,7 +17,7 @@ PHASES: Final = (SCHEDULING, INPUT_PREPARATION, FORWARD, SAMPLING, BOOKKEEPING)
 """The phases of a step, in their order; bookkeeping takes what is left."""
 
 
-class Phases:
+class Phases(PhaseNotes):
     """Add up time by phase. Costs a look at the clock a phase and step.
 
     An engine and its executor share one; an executor that names no phases has all of
