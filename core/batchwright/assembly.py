@@ -37,9 +37,10 @@ from batchwright.protocols import (
     Observer,
     OutputOracle,
     Resource,
+    SchedulerBase,
 )
 from batchwright.runtimes import check_runtime
-from batchwright.scheduler import Components, Scheduler, SchedulerSettings
+from batchwright.scheduler import Components, SchedulerSettings
 
 _log = logging.getLogger("batchwright.config")
 _PARTS = (Gate, Control, Limit, Resource, Observer)
@@ -81,7 +82,7 @@ class Assembly:
         output_oracle: OutputOracle | None = None,
         estimator: Estimator | None = None,
         stopwatch: Clock | None = None,
-    ) -> Scheduler:
+    ) -> SchedulerBase:
         """Build the scheduler.
 
         Args:
@@ -100,7 +101,10 @@ class Assembly:
         settings = SchedulerSettings(**{**options, "compat": COMPAT[options["compat"]]})
         self._output_oracle = output_oracle
         components = self._components(sizes, estimator)
-        return Scheduler(components, settings, sizes, self.clock, stopwatch)
+        scheduler: SchedulerBase = self.make(self.config.once("scheduler"), sizes)
+        with naming(scheduler, "start"):
+            scheduler.start(components, settings, stopwatch or self.clock)
+        return scheduler
 
     def check_runtime(self, runtime: str, but: Sequence[str] = ()) -> None:
         """Refuse what a runtime cannot do justice; kinds in ``but`` are none of its own."""
@@ -304,7 +308,7 @@ def _common(cls: type[Any], *sections: Any) -> dict[str, Any]:
 
 def scheduler_from_config(
     config: Mapping[str, Any], *, clock: Clock | None = None, plugins: Iterable[object] = ()
-) -> Scheduler:
+) -> SchedulerBase:
     """Build a scheduler without a model; see ``Scheduler.from_config``.
 
     Args:

@@ -49,6 +49,7 @@ from batchwright.protocols import (
     Preemption,
     PrefixHit,
     Resource,
+    SchedulerBase,
     SchedulingPolicy,
     StepShape,
     Subcomponent,
@@ -62,6 +63,7 @@ from batchwright.queues import GroupedQueue, KeyedQueue, Ticket, WaitingQueue, W
 from batchwright.request import CacheKey, Finish, Request, RequestStatus
 from batchwright.request_view import RequestView
 from batchwright.sampling_params import SamplingParams
+from batchwright.scheduler import Step, StepScheduler
 from batchwright.step_record import StepRecord
 from batchwright.step_view import Running, StepView
 from batchwright.verdicts import ADMIT, Admit, Defer, Preempt, Reject, Stop, Verdict, Wait
@@ -117,11 +119,14 @@ __all__ = [
     "Resource",
     "Running",
     "SamplingParams",
+    "SchedulerBase",
     "SchedulerOutput",
     "SchedulingPolicy",
     "Sizes",
+    "Step",
     "StepOutputs",
     "StepRecord",
+    "StepScheduler",
     "StepShape",
     "StepView",
     "Stop",

@@ -15,7 +15,7 @@ from batchwright.exceptions import OUTSIDE, BatchwrightError
 from batchwright.protocols import Component, Observer
 
 if TYPE_CHECKING:
-    from batchwright.scheduler.scheduler import Scheduler
+    from batchwright.scheduler.scheduler import StepScheduler
 
 
 class _Pickler(pickle.Pickler):
@@ -42,7 +42,7 @@ class _Unpickler(pickle.Unpickler):
         return self._clock if pid == "clock" else Observer(None, None)  # type: ignore[arg-type]
 
 
-def take(scheduler: Scheduler) -> bytes:
+def take(scheduler: StepScheduler) -> bytes:
     """Write a scheduler down.
 
     Raises:
@@ -63,12 +63,12 @@ def take(scheduler: Scheduler) -> bytes:
     return file.getvalue()
 
 
-def restore(data: bytes, clock: Clock) -> Scheduler:
+def restore(data: bytes, clock: Clock) -> StepScheduler:
     """Make a scheduler from a snapshot of this version.
 
     Args:
         data: What ``take`` wrote. Only data that you trust: it is a pickle.
         clock: The clock to go on with; it should show the time of the snapshot.
     """
-    scheduler: Scheduler = _Unpickler(io.BytesIO(data), clock).load()
+    scheduler: StepScheduler = _Unpickler(io.BytesIO(data), clock).load()
     return scheduler

@@ -18,6 +18,7 @@ from batchwright.sampling_params import SamplingParams
 Table = Mapping[str, Any]
 
 SELECTORS: Final = {
+    "scheduler": "scheduler.use",
     "policy": "scheduler.policy",
     "victim": "scheduler.victim",
     "preemption": "scheduler.preemption",

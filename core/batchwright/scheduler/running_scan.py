@@ -43,7 +43,7 @@ class RunningScan:
             if request.status is not RequestStatus.RUNNING:
                 continue
             try:
-                if not self._serve(request):
+                if not self.serve(request):
                     break
             except RequestFault as fault:
                 self._departures.fail(request, fault)
@@ -113,7 +113,7 @@ class RunningScan:
                 self._departures.fail(request, fault)
         return [request for _, request in sorted(keyed, key=lambda pair: pair[0])]
 
-    def _serve(self, request: Request) -> bool:
+    def serve(self, request: Request) -> bool:
         """Grant one request what it can get.
 
         Returns:

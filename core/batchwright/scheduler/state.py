@@ -95,7 +95,7 @@ class State:
         self.failed_ids: list[str] = []
         self.to_end: list[tuple[str, RequestStatus, str]] = []
         self.step_id = 0
-        self.num_slots = sum(1 for _ in (*components, *components.subcomponents()))
+        self.num_slots = 1 + sum(1 for _ in (*components, *components.subcomponents()))
         self.now = clock.now()
         self.admission_paused = False
         self.has_changed = True
