@@ -14,10 +14,9 @@ from batchwright.clock import Clock, MonotonicClock
 from batchwright.exceptions import OUTSIDE, ExecutorError, RequestRefusedError, StepError
 from batchwright.messages import ModelOutput, RequestOutput, SchedulerOutput, StepOutputs
 from batchwright.phases import BOOKKEEPING, SCHEDULING, Decisions, Phases
-from batchwright.protocols import Executor, ModelInfo, Tokenizer
+from batchwright.protocols import Executor, ModelInfo, SchedulerBase, Tokenizer
 from batchwright.request import Request, RequestStatus
 from batchwright.sampling_params import SamplingParams
-from batchwright.scheduler import Scheduler
 from batchwright_engine.answer import Answer
 from batchwright_engine.detokenizer import Detokenizer
 from batchwright_engine.pipeline import BackgroundPipeline, Pipeline
@@ -54,7 +53,12 @@ class Engine:
     """
 
     def __init__(
-        self, scheduler: Scheduler, executor: Executor, model: ModelInfo, *, max_restarts: int = 3
+        self,
+        scheduler: SchedulerBase,
+        executor: Executor,
+        model: ModelInfo,
+        *,
+        max_restarts: int = 3,
     ) -> None:
         self.scheduler = scheduler
         self.executor = executor
@@ -391,18 +395,18 @@ class Engine:
         scheduler, clock, seconds = self.scheduler, self.scheduler.clock, LONGEST_SLEEP
         if scheduler.has_signals:
             return  # some request was woken
-        guard, alarm = scheduler.guard, scheduler.next_timer
+        alarm, awaits_outside = scheduler.next_timer, scheduler.awaits_outside
         if alarm is not None and not isinstance(clock, MonotonicClock):
             clock.wait_until(alarm)
             return
         if alarm is not None:
             seconds = max(0.0, min(seconds, alarm - clock.now()))
-        elif guard.awaits_outside and not self._tells_sleep:
+        elif awaits_outside and not self._tells_sleep:
             self._tells_sleep = True
             _log.warning("nothing can be computed before an event outside: %s", self._waiting())
-        if self.executor.has_worker_sides or guard.awaits_resource or scheduler.view.is_paused:
+        if self.executor.has_worker_sides or scheduler.awaits_resource or scheduler.view.is_paused:
             seconds = min(seconds, POLL)  # what comes of it rings no bell
-        elif alarm is None and not guard.awaits_outside:
+        elif alarm is None and not awaits_outside:
             return  # the progress guard will step in
         scheduler.bell.wait(num_rings, seconds)
 

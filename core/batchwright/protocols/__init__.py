@@ -51,6 +51,7 @@ __all__ = [
     "Preemption",
     "PrefixHit",
     "Resource",
+    "SchedulerBase",
     "SchedulingPolicy",
     "StepShape",
     "Subcomponent",

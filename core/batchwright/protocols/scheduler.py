@@ -169,9 +169,10 @@ class SchedulerBase(Component):
     # -- What can be read --------------------------------------------------------
 
     @property
-    @abstractmethod
     def has_unfinished(self) -> bool:
         """Whether anything lives, is in flight, or is still to be told."""
+        view = self.view
+        return bool(self.requests or view.num_in_flight or view.unreported_ends)
 
     @property
     @abstractmethod
@@ -179,9 +180,9 @@ class SchedulerBase(Component):
         """Whether the next step heeds a ``signal``."""
 
     @property
-    @abstractmethod
     def next_timer(self) -> float | None:
         """Seconds on the clock at which a component wants to be called, or None."""
+        return self.view.next_timer
 
     @property
     def num_waiting(self) -> int:
@@ -237,8 +238,4 @@ class SchedulerBase(Component):
 
     def summaries(self) -> dict[str, dict[str, Any]]:
         """Return the summaries of observers by name; asked for at the end of a run."""
-        return {}
-
-    def held_blocks(self) -> dict[str, list[int]]:
-        """Blocks that ended requests hold until a step in flight is done; for audits."""
         return {}

@@ -240,10 +240,6 @@ class StepScheduler(SchedulerBase):
         return bool(self._state.signals)
 
     @property
-    def next_timer(self) -> float | None:
-        return self._state.clock_timers.next_time
-
-    @property
     def awaits_outside(self) -> bool:
         return self._guard.awaits_outside
 
@@ -276,6 +272,7 @@ class StepScheduler(SchedulerBase):
         return dict(self._state.faults.slowest)
 
     def held_blocks(self) -> dict[str, list[int]]:
+        """Blocks that ended requests hold until a step in flight is done; for audits."""
         return self._state.fence.held()
 
     # -- Parts of the step -------------------------------------------------------

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from batchwright.request import RequestStatus
+from attrs import frozen
+
 from batchwright.request_view import RequestView
 from batchwright.scheduler.departures import Departures
 from batchwright.scheduler.faults import RequestFault
@@ -11,30 +12,18 @@ from batchwright.scheduler.state import State
 from batchwright.scheduler.waiting_scan import WaitingScan
 
 
+@frozen(eq=False)
 class Step:
-    """What ``StepScheduler.plan`` may do. It keeps every budget, whatever it is asked for."""
+    """What ``StepScheduler.plan`` may do. It keeps every budget, whatever it is asked for.
 
-    def __init__(
-        self,
-        state: State,
-        departures: Departures,
-        running_scan: RunningScan,
-        waiting_scan: WaitingScan,
-    ) -> None:
-        self._state = state
-        self._departures = departures
-        self._running_scan = running_scan
-        self._waiting_scan = waiting_scan
+    What was decided so far can be read from ``self.view``: running requests in order of
+    admission, tokens that are left, free blocks.
+    """
 
-    @property
-    def running(self) -> list[RequestView]:
-        """Running requests in order of admission; those of this step are the last."""
-        return list(self._state.view.running)
-
-    @property
-    def num_tokens_left(self) -> int:
-        """Tokens of the budget that are not scheduled yet."""
-        return self._state.draft.num_tokens_left
+    _state: State
+    _departures: Departures
+    _running_scan: RunningScan
+    _waiting_scan: WaitingScan
 
     def next_waiting(self) -> RequestView | None:
         """The request that ``admit`` tries first, by the policy; None if none is queued."""
@@ -51,18 +40,15 @@ class Step:
         Returns:
             False if the request had to give way itself: others would get no blocks either.
         """
-        state = self._state
+        state, goes_on = self._state, True
         mine = state.running.get(request.request_id)
-        if mine is None or request.request_id in state.draft.tokens:
-            return True
-        goes_on = True
-        if mine.status is RequestStatus.RUNNING and state.draft.num_tokens_left > 0:
+        if mine is not None and request.request_id not in state.draft.tokens:
             try:
                 goes_on = self._running_scan.serve(mine)
             except RequestFault as fault:
                 self._departures.fail(mine, fault)
-        if state.to_end:
-            self._departures.heed_ends(but_planned=True)
+            if state.to_end:
+                self._departures.heed_ends(but_planned=True)
         return goes_on
 
     def admit(self) -> RequestView | None:

@@ -120,13 +120,14 @@ class ServingConformance(Conformance):
     def test_snapshot_goes_on_as_if_nothing_had_happened(self) -> None:
         """A restored scheduler plans what the original does."""
         arrivals = self.arrivals(3)
-        driver = self.driver(self.scheduler())
+        scheduler = self.scheduler()
+        driver = self.driver(scheduler)
         for step in range(12):
             self._arrive(driver, arrivals.get(step, ()))
             self.before_step(driver)
             driver.turn()
-        clock = VirtualClock(driver.scheduler.clock.now())
-        restored = Scheduler.restore(driver.scheduler.snapshot(), clock=clock)
+        clock = VirtualClock(scheduler.clock.now())
+        restored = Scheduler.restore(scheduler.snapshot(), clock=clock)
         assert isinstance(driver.executor, ScriptedExecutor)
         twin = Driver(restored, copy.deepcopy(driver.executor))
         for _ in range(60):

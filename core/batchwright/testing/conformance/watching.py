@@ -52,10 +52,11 @@ class ObserverConformance(ServingConformance):
 
     def test_snapshot_goes_on_as_if_nothing_had_happened(self) -> None:
         """Observers belong to the run that is watched; a snapshot leaves them out."""
-        driver = self.driver(self.scheduler())
+        scheduler = self.scheduler()
+        driver = self.driver(scheduler)
         self._arrive(driver, self.arrivals()[0])
         driver.turn()
-        Scheduler.restore(driver.scheduler.snapshot(), clock=driver.scheduler.clock).schedule()
+        Scheduler.restore(scheduler.snapshot(), clock=scheduler.clock).schedule()
 
 
 class FeatureConformance(ServingConformance):
