@@ -63,7 +63,7 @@ def choices(engine: Engine) -> str:
     components = engine.scheduler.components
     gates = ", ".join(gate.name for gate in components.gates) or "none"
     return (
-        f"policy {components.policy.name}, gates {gates}, victim {components.victim.name}, "
+        f"scheduler {engine.scheduler.name}, policy {components.policy.name}, gates {gates}, victim {components.victim.name}, "
         f"preemption {components.preemption.name}"
     )
 

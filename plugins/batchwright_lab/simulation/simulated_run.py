@@ -268,6 +268,7 @@ def _summary(
     return {
         "workload": config.simulation.workload,
         "estimator": config.truth.name,
+        "scheduler": scheduler.name,
         "policy": scheduler.components.policy.name,
         "predictor": scheduler.components.predictor.name,
         "seed": config.scheduler.seed,
