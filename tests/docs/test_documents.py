@@ -7,6 +7,7 @@ A fence says what its block is:
 - ``toml``: a configuration, relative to ``examples/``; ``load=PATH`` loads a plugin that
   another block wrote, ``plugin=MODULE`` a package of ``contrib/``; ``project`` is none.
 - ``console``: commands behind ``$``; ``exit=N`` says how they end; ``model`` needs one;
+  ``slow`` takes long;
   ``picture=PATH`` is the picture that a comparison makes, the block behind it what it answers;
   ``continue`` goes on in the folder that the block before it left.
 - ``sh``: ``make`` and ``pip`` as a newcomer types them.
@@ -168,10 +169,14 @@ def written_by_blocks(block: Block, workspace: Path) -> list[Path]:
 
 
 def in_tiers(blocks: Iterable[Block]) -> list[Any]:
-    """Blocks as parameters; those of the how-to guides are many, and in the slow tier."""
+    """Blocks as parameters; those of the how-to guides, and long ones, are in the slow tier."""
     slow = {True: [pytest.mark.slow], False: []}
     return [
-        pytest.param(block, id=str(block), marks=slow[str(block).startswith("docs/how-to")])
+        pytest.param(
+            block,
+            id=str(block),
+            marks=slow[str(block).startswith("docs/how-to") or "slow" in block.flags],
+        )
         for block in blocks
     ]
 

@@ -191,14 +191,17 @@ class SchedulerBase(Component):
 
     @property
     def kv_manager(self) -> KVManager:
+        """The KV manager that the configuration chose."""
         return self.components.kv
 
     @property
     def sizes(self) -> Sizes:
+        """The fixed sizes of the run."""
         return self.ctx.sizes
 
     @property
     def clock(self) -> Clock:
+        """The only source of time for decisions."""
         return self.ctx.clock
 
     @property

@@ -11,6 +11,7 @@ from batchwright import hookspecs
 from batchwright.hookspecs import HOOK_PREFIX, component_kinds
 from batchwright.protocols import Component, Lifecycle, WorkerSide
 from batchwright.protocols.attention import LayerCall
+from batchwright.scheduler import Step
 from batchwright.testing.conformance import CONFORMANCE
 
 __all__ = ["contract_methods", "render_protocols"]
@@ -37,6 +38,7 @@ with when it is called, what it may answer, and its cost class:
 _COMPANIONS = {
     "attention": (LayerCall, "### What `forward` is given: a `LayerCall`"),
     "feature": (WorkerSide, "### Its half in the executor"),
+    "scheduler": (Step, "### What `StepScheduler.plan` is given: a `Step`"),
 }
 """By kind, a second class that its contract speaks of, and the heading of that."""
 

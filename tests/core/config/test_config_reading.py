@@ -203,7 +203,7 @@ def test_zero_means_none_where_it_is_documented(path):
 def test_unknown_option_suggests_and_lists():
     message = problems({"scheduler": {"polcy": "fair"}})
 
-    assert "scheduler.polcy: unknown option. Did you mean 'policy'? Options: policy," in message
+    assert "scheduler.polcy: unknown option. Did you mean 'policy'? Options: use, policy," in message
 
 
 def test_unknown_section_suggests_and_lists():
