@@ -8,7 +8,7 @@ import pytest
 
 from batchwright import PluginError, Scheduler, StepError, VirtualClock
 from batchwright.assembly import scheduler_from_config
-from batchwright.plugin import SchedulerBase, StepScheduler
+from batchwright.plugin import ADMIT, Defer, Gate, Limit, SchedulerBase, StepScheduler
 from batchwright.testing import Driver, make_plugin, make_request
 
 
@@ -70,12 +70,35 @@ def test_a_scheduler_of_a_few_lines_serves() -> None:
     assert driver.recorder.grants[:5] == [{"a": 5}, {"a": 1}, {"a": 1}, {"b": 4}, {"b": 1}]
 
 
-def test_gates_controls_and_limits_take_part() -> None:
-    driver = make_driver(OneAtATime, limit=[{"use": "long-prefill", "threshold": 3}])
-    driver.add(make_request("a", 5, 1))
-    driver.turn()
-    driver.turn()
-    assert driver.recorder.grants == [{"a": 3}, {"a": 2}]
+class Small(Limit):
+    """Two tokens at a time."""
+
+    name = "small"
+
+    def max_tokens(self, request: Any, num_new_tokens: int, view: Any) -> int:
+        return min(num_new_tokens, 2)
+
+
+class OnlyB(Gate):
+    """Admits b."""
+
+    name = "only-b"
+
+    def pre_filter(self, request: Any, view: Any) -> Any:
+        return ADMIT if request.request_id == "b" else Defer(reason="not b")
+
+
+def test_gates_and_limits_take_part() -> None:
+    """The gate passes over the first request, the limit cuts the prompt of the second."""
+    config = {"scheduler": {"use": "one-at-a-time"}, "gate": [{"use": "only-b"}]}
+    plugins = [make_plugin(scheduler=[OneAtATime], gate=[OnlyB], limit=[Small])]
+    driver = Driver(scheduler_from_config({**config, "limit": [{"use": "small"}]},
+                                          clock=VirtualClock(), plugins=plugins))  # fmt: skip
+    driver.add(make_request("a", 3, 1), make_request("b", 5, 1))
+    for _ in range(3):
+        driver.turn()
+    assert driver.recorder.grants == [{"b": 2}, {"b": 2}, {"b": 1}]
+    assert driver.scheduler.requests["a"].waiting_reason == "gate 'only-b': not b"
 
 
 def test_a_plan_that_raises_names_the_scheduler() -> None:
