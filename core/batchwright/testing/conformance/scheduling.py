@@ -49,6 +49,9 @@ class Witness(Observer):
         plan = record.plan
         self.records.append((plan.step_id, dict(plan.num_scheduled_tokens), record.budget))
 
+    def summary(self) -> dict[str, object]:
+        return {"steps": len(self.records)}
+
     def on_outputs(self, outputs: StepOutputs) -> None:
         for request_id, tokens in zip(outputs.req_ids, outputs.new_token_ids, strict=True):
             self.tokens.setdefault(request_id, []).extend(tokens)
@@ -177,6 +180,16 @@ class SchedulerConformance(Conformance):
         scheduler.resume()
         driver.finish()
 
+    def test_signals_are_heeded_by_the_next_step(self) -> None:
+        """A signal that no request waits for changes nothing; a key is a string."""
+        scheduler = self.any_scheduler()
+        scheduler.signal("no request waits for it")
+        assert scheduler.has_signals
+        scheduler.update_from_output(scheduler.schedule(), ModelOutput())
+        assert not scheduler.has_signals
+        with pytest.raises(TypeError):
+            scheduler.signal(7)  # type: ignore[arg-type]
+
     def test_plans_are_updated_in_their_order(self) -> None:
         """A plan more than ``pipeline_depth``, and a plan out of turn, are refused."""
         scheduler = self.any_scheduler(scheduler={"pipeline_depth": 2})
@@ -199,6 +212,7 @@ class SchedulerConformance(Conformance):
         assert witness.tokens == driver.recorder.outputs
         grants = [grants for _, grants, _ in witness.records]
         assert grants == driver.recorder.grants
+        assert scheduler.summaries() == {Witness.name: {"steps": len(grants)}}
         assert all(sum(grants.values()) <= budget for _, grants, budget in witness.records)
         for request in driver.requests:
             first, *_, last = events = witness.events[request.request_id]
@@ -215,6 +229,8 @@ class SchedulerConformance(Conformance):
         assert not scheduler.has_unfinished
         plan = scheduler.schedule()
         assert plan.is_empty
+        assert not scheduler.awaits_outside
+        assert not scheduler.awaits_resource
         assert plain(plan)["num_scheduled_tokens"] == []
         assert scheduler.update_from_output(plan, ModelOutput()).req_ids == []
         assert scheduler.reset_prefix_cache() is True
