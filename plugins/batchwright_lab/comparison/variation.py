@@ -32,8 +32,10 @@ class Variation:
 
     @property
     def label(self) -> str:
-        """The values with their options' last names (``scheduler`` for
-        ``scheduler.use``); empty if nothing varies."""
+        """The values with their options' last names; empty if nothing varies.
+
+        The last name of ``scheduler.use`` is ``scheduler``.
+        """
         return ", ".join(map(_short, self.overrides))
 
     @property

@@ -188,7 +188,7 @@ class SchedulerConformance(Conformance):
         scheduler.update_from_output(scheduler.schedule(), ModelOutput())
         assert not scheduler.has_signals
         with pytest.raises(TypeError):
-            scheduler.signal(7)  # type: ignore[arg-type]
+            scheduler.signal(7)
 
     def test_plans_are_updated_in_their_order(self) -> None:
         """A plan more than ``pipeline_depth``, and a plan out of turn, are refused."""
