@@ -64,6 +64,7 @@ class StepScheduler(SchedulerBase):
         self._results = Results(state, self._departures)
         self._guard = ProgressGuard(state)
         self._opening = Opening(state)
+        self._blamed = (*components,) if self.batches_decodes else (*components, self)
         self._doing = ""
         self._thread = 0
         self._tells_steps = state.announcer.wants("on_step")
@@ -120,7 +121,7 @@ class StepScheduler(SchedulerBase):
             if self._tells_steps:
                 state.announcer.tell("on_step", StepRecord(plan, state.draft, state))
         except BaseException as error:
-            blame(error, (*state.components, self))
+            blame(error, self._blamed)
             raise
         finally:
             # What is taken out from now on is no part of a plan being made.
@@ -140,7 +141,7 @@ class StepScheduler(SchedulerBase):
             if self._tells_outputs:
                 state.announcer.tell("on_outputs", outputs)
         except BaseException as error:
-            blame(error, (*state.components, self))
+            blame(error, self._blamed)
             raise
         finally:
             self._end()
@@ -160,7 +161,7 @@ class StepScheduler(SchedulerBase):
         try:
             self._intake.add(request)
         except BaseException as error:
-            blame(error, (*self._state.components, self))
+            blame(error, self._blamed)
             raise
         finally:
             self._end()
@@ -312,7 +313,7 @@ class StepScheduler(SchedulerBase):
             finally:
                 self._end()
         except BaseException as error:
-            blame(error, (*self._state.components, self))
+            blame(error, self._blamed)
             raise
 
     def _check_depth(self) -> None:
