@@ -11,7 +11,7 @@ import attrs
 from batchwright.clock import Clock, MonotonicClock
 from batchwright.compat import COMPAT
 from batchwright.component_checks import check_components
-from batchwright.component_factory import ComponentFactory
+from batchwright.component_factory import ComponentFactory, naming
 from batchwright.config import Config, Use, check_combinations, located
 from batchwright.config.sections import DEFAULT_MAX_MODEL_LEN, DEFAULT_NUM_BLOCKS
 from batchwright.context import Sizes
@@ -27,8 +27,10 @@ from batchwright.protocols import (
     Observer,
     OutputOracle,
     Resource,
+    SchedulerBase,
 )
-from batchwright.scheduler import Components, Scheduler, SchedulerSettings
+from batchwright.protocols.components import Components
+from batchwright.scheduler_settings import SchedulerSettings
 
 _log = logging.getLogger("batchwright.config")
 
@@ -67,7 +69,7 @@ class Assembly:
         output_oracle: OutputOracle | None = None,
         estimator: Estimator | None = None,
         stopwatch: Clock | None = None,
-    ) -> Scheduler:
+    ) -> SchedulerBase:
         """Build the scheduler.
 
         Args:
@@ -84,8 +86,12 @@ class Assembly:
         check_combinations(self.config, sizes.max_model_len)
         options = _common(SchedulerSettings, self.config.scheduler)
         settings = SchedulerSettings(**{**options, "compat": COMPAT[options["compat"]]})
-        components = self._components(self._factory(output_oracle), sizes, estimator)
-        return Scheduler(components, settings, sizes, self.clock, stopwatch)
+        factory = self._factory(output_oracle)
+        components = self._components(factory, sizes, estimator)
+        scheduler: SchedulerBase = factory.make(self.config.once("scheduler"), sizes)
+        with naming(scheduler, SchedulerBase.start):
+            scheduler.start(components, settings, stopwatch or self.clock)
+        return scheduler
 
     def make_alone(self, use: Use) -> Any:
         """Build a component that belongs to no scheduler, e.g. a workload."""
@@ -165,7 +171,7 @@ def _common(cls: type[Any], *sections: Any) -> dict[str, Any]:
 
 def scheduler_from_config(
     config: Mapping[str, Any], *, clock: Clock | None = None, plugins: Iterable[object] = ()
-) -> Scheduler:
+) -> SchedulerBase:
     """Build a scheduler without a model; see ``Scheduler.from_config``.
 
     Args:

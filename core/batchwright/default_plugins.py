@@ -18,6 +18,7 @@ DEFAULT_PLUGINS: Final = (
     *(
         f"batchwright_plugins.{kind}"
         for kind in (
+            "scheduler",
             "policy",
             "gate",
             "control",
@@ -55,6 +56,7 @@ SECTIONS: Final = {
 AUTO: Final = "auto"
 """No component's name: the choice follows from others."""
 
+DEFAULT_SCHEDULER: Final = "unified"
 DEFAULT_POLICY: Final = "fcfs"
 DEFAULT_GATES: Final = ("full-need",)
 DEFAULT_VICTIM: Final = "lifo"

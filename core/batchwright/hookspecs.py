@@ -34,6 +34,11 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 
 @hookspec
+def batchwright_register_scheduler() -> Sequence[type[protocols.SchedulerBase]]:
+    """Whole schedulers, selected by ``scheduler.use``."""
+
+
+@hookspec
 def batchwright_register_policy() -> Sequence[type[protocols.SchedulingPolicy]]:
     """Scheduling policies, selected by ``scheduler.policy``."""
 

@@ -38,6 +38,7 @@ from batchwright.queues import GroupedQueue, KeyedQueue, Ticket, WaitingQueue, W
 from batchwright.request import CacheKey, Finish, Request, RequestStatus
 from batchwright.request_view import RequestView
 from batchwright.sampling_params import SamplingParams
+from batchwright.scheduler import Step, StepScheduler
 from batchwright.step_record import StepRecord
 from batchwright.step_view import Running, StepView
 from batchwright.verdicts import ADMIT, Admit, Defer, Preempt, Reject, Stop, Verdict, Wait
@@ -77,8 +78,10 @@ __all__ = [
     "SamplingParams",
     "SchedulerOutput",
     "Sizes",
+    "Step",
     "StepOutputs",
     "StepRecord",
+    "StepScheduler",
     "StepView",
     "Stop",
     "Ticket",

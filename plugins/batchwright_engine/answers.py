@@ -6,8 +6,8 @@ import logging
 
 from batchwright.exceptions import OUTSIDE
 from batchwright.messages import RequestOutput, StepOutputs
+from batchwright.protocols import SchedulerBase
 from batchwright.request import RequestStatus
-from batchwright.scheduler import Scheduler
 from batchwright_engine.answer import Answer
 from batchwright_engine.detokenizer import Detokenizer
 
@@ -24,7 +24,7 @@ class Answers:
         by_id: The answer of each request that the engine has added.
     """
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: SchedulerBase) -> None:
         self._scheduler = scheduler
         self.by_id: dict[str, Answer] = {}
 

@@ -14,10 +14,9 @@ from typing import Any
 from batchwright.clock import Clock
 from batchwright.exceptions import StepError
 from batchwright.messages import ModelOutput, RequestOutput, SchedulerOutput, StepOutputs
-from batchwright.protocols import Executor, ModelInfo, Tokenizer
+from batchwright.protocols import Executor, ModelInfo, SchedulerBase, Tokenizer
 from batchwright.request import Request
 from batchwright.sampling_params import SamplingParams
-from batchwright.scheduler import Scheduler
 from batchwright_engine.answer import Answer
 from batchwright_engine.answers import Answers
 from batchwright_engine.idle_engine import IdleEngine
@@ -53,7 +52,12 @@ class Engine:
     """
 
     def __init__(
-        self, scheduler: Scheduler, executor: Executor, model: ModelInfo, *, max_restarts: int = 3
+        self,
+        scheduler: SchedulerBase,
+        executor: Executor,
+        model: ModelInfo,
+        *,
+        max_restarts: int = 3,
     ) -> None:
         self.scheduler = scheduler
         self.executor = executor

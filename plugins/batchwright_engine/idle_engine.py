@@ -6,8 +6,7 @@ import logging
 from typing import Final
 
 from batchwright.clock import MonotonicClock
-from batchwright.protocols import Executor
-from batchwright.scheduler import Scheduler
+from batchwright.protocols import Executor, SchedulerBase
 
 _log = logging.getLogger("batchwright.engine")
 
@@ -28,7 +27,7 @@ class IdleEngine:
         has_warned: True if it was said that only an event outside can go on.
     """
 
-    def __init__(self, scheduler: Scheduler, executor: Executor) -> None:
+    def __init__(self, scheduler: SchedulerBase, executor: Executor) -> None:
         self._scheduler = scheduler
         self._executor = executor
         self.has_warned = False
@@ -45,18 +44,18 @@ class IdleEngine:
         scheduler, clock, seconds = self._scheduler, self._scheduler.clock, LONGEST_SLEEP
         if scheduler.has_signals:
             return  # some request was woken
-        guard, alarm = scheduler.guard, scheduler.next_timer
+        alarm, awaits_outside = scheduler.next_timer, scheduler.awaits_outside
         if alarm is not None and not isinstance(clock, MonotonicClock):
             clock.wait_until(alarm)
             return
         if alarm is not None:
             seconds = max(0.0, min(seconds, alarm - clock.now()))
-        elif guard.awaits_outside and not self.has_warned:
+        elif awaits_outside and not self.has_warned:
             self.has_warned = True
             _log.warning("nothing can be computed before an event outside: %s", self._waiting())
-        if self._executor.has_worker_sides or guard.awaits_resource or scheduler.view.is_paused:
+        if self._executor.has_worker_sides or scheduler.awaits_resource or scheduler.view.is_paused:
             seconds = min(seconds, POLL)  # what comes of it rings no bell
-        elif alarm is None and not guard.awaits_outside:
+        elif alarm is None and not awaits_outside:
             return  # the progress guard will step in
         scheduler.bell.wait(num_rings, seconds)
 

@@ -84,7 +84,8 @@ def test_hosted_have_slots_of_their_own() -> None:
     scheduler = make_scheduler()
     request = make_request("A", 4, 4)
     Driver(scheduler).add(request)
-    slots = [c.ctx.slot for c in (*scheduler.components, *scheduler.components.subcomponents())]
+    components = scheduler.components
+    slots = [c.ctx.slot for c in (*components, *components.subcomponents(), scheduler)]
     assert sorted(slots) == list(range(len(request.component_data)))
     kept = [data.value for data in request.component_data if isinstance(data, Value)]
     assert kept == ["inner", "host", "inner", "host"]

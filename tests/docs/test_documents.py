@@ -11,6 +11,7 @@ A fence says what its block is:
   ``file=PATH`` is the content of that file, and relative to its folder.
 - ``console``: commands behind ``$``; ``exit=N`` says how they end; ``model`` needs one;
   ``load=PATH,PATH`` needs files that other blocks wrote;
+  ``slow`` takes long;
   ``picture=PATH`` is the picture that a comparison makes, the block behind it what it answers;
   ``continue`` goes on in the folder that the block before it left.
 - ``sh``: ``make`` and ``pip`` as a newcomer types them; ``not-run`` are commands that are
@@ -196,10 +197,14 @@ def written(name: str, workspace: Path) -> Path:
 
 
 def in_tiers(blocks: Iterable[Block]) -> list[Any]:
-    """Blocks as parameters; those of the how-to guides are many, and in the slow tier."""
+    """Blocks as parameters; those of the how-to guides, and long ones, are in the slow tier."""
     slow = {True: [pytest.mark.slow], False: []}
     return [
-        pytest.param(block, id=str(block), marks=slow[str(block).startswith("docs/how-to")])
+        pytest.param(
+            block,
+            id=str(block),
+            marks=slow[str(block).startswith("docs/how-to") or "slow" in block.flags],
+        )
         for block in blocks
     ]
 

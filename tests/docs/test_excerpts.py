@@ -41,9 +41,10 @@ def test_the_step_is_explained_beside_its_code() -> None:
     """The plan of a step, then the two scans, each on one screen."""
     names = [name for _, name, _ in EXCERPTS["the-step"]]
     assert names == [
-        "Scheduler._plan_step",
+        "StepScheduler._plan_step",
+        "Scheduler.plan",
         "RunningScan.run",
-        "RunningScan._schedule",
+        "RunningScan.schedule",
         "WaitingScan.run",
         "AdmissionAttempt._try",
     ]

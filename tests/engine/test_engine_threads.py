@@ -189,12 +189,12 @@ def test_the_guard_overrules_no_gate_while_something_waits_for_the_outside(
     b.add("adapted", 4, 1, adapter="x")
     b.add("held", 4, 1)
     assert b.steps(200) == [{}] * 200
-    assert b.scheduler.guard.num_interventions == 0
+    assert b.scheduler.progress_guard.num_interventions == 0
     b.scheduler.components.resources[0].is_loaded = True
     b.scheduler.signal("loaded")
     assert b.step() == {"adapted": 4}
     b.drain(limit=20)  # nothing waits for the outside now: the gate contradicts itself
-    assert b.scheduler.guard.num_interventions > 0
+    assert b.scheduler.progress_guard.num_interventions > 0
 
 
 def test_the_guard_leaves_parked_requests_and_gates_alone(make_bench: Any) -> None:
@@ -209,7 +209,7 @@ def test_the_guard_leaves_parked_requests_and_gates_alone(make_bench: Any) -> No
     b.add("parked", 4, 1, adapter="x")
     b.add("held", 4, 1)
     assert b.steps(20) == [{}] * 20
-    assert b.scheduler.guard.num_interventions == 0
+    assert b.scheduler.progress_guard.num_interventions == 0
     b.scheduler.signal("door")
     b.drain(limit=20)
 

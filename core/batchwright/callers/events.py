@@ -10,10 +10,10 @@ from typing import Any, Generic, ParamSpec
 from attrs import define
 
 from batchwright.callers.guard import Guard, RunEndedError, name_of, raised, traceback_of
-from batchwright.components import Components
 from batchwright.exceptions import OUTSIDE, InvariantError
 from batchwright.protocols import Component, Lifecycle, Observer
 from batchwright.protocols.component import defines
+from batchwright.protocols.components import Components
 
 _log = logging.getLogger("batchwright.faults")
 

@@ -20,6 +20,7 @@ S = TypeVar("S", bound=Section)
 Table = Mapping[str, Any]
 
 SELECTORS: Final = {
+    "scheduler": "scheduler.use",
     "policy": "scheduler.policy",
     "victim": "scheduler.victim",
     "preemption": "scheduler.preemption",

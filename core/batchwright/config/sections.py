@@ -71,6 +71,7 @@ class SchedulerSection:
     """Sizes of a step and the components that decide about it.
 
     Args:
+        use: Whole scheduler.
         policy: Order in which requests are served.
         max_num_batched_tokens: Most tokens computed in one step, prefill and decode alike.
         max_num_scheduled_tokens: Most tokens scheduled in one step, if fewer than
@@ -103,6 +104,7 @@ class SchedulerSection:
             endless loops.
     """
 
+    use: str = defaults.DEFAULT_SCHEDULER
     policy: str = defaults.DEFAULT_POLICY
     max_num_batched_tokens: int = option(2048, unit="tokens", ge=1)
     max_num_scheduled_tokens: int = option(

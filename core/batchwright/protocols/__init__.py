@@ -16,6 +16,7 @@ from batchwright.protocols.policy import SchedulingPolicy
 from batchwright.protocols.predictor import Predictor
 from batchwright.protocols.preemption import Preemption
 from batchwright.protocols.resource import Resource
+from batchwright.protocols.scheduler import SchedulerBase
 from batchwright.protocols.victim import Victim
 from batchwright.protocols.workload import Arrival, Workload
 
@@ -45,6 +46,7 @@ __all__ = [
     "Preemption",
     "PrefixHit",
     "Resource",
+    "SchedulerBase",
     "SchedulingPolicy",
     "StepShape",
     "Subcomponent",

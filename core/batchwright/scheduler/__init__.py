@@ -1,7 +1,9 @@
-"""The scheduler: one step, two scans."""
+"""The scheduler: one step, two scans; and the base of other schedulers."""
 
-from batchwright.components import Components
-from batchwright.scheduler.scheduler import Scheduler
-from batchwright.scheduler.settings import SchedulerSettings
+from batchwright.protocols.components import Components
+from batchwright.scheduler.step_scheduler import StepScheduler
+from batchwright.scheduler.step import Step
+from batchwright.scheduler.unified import Scheduler
+from batchwright.scheduler_settings import SchedulerSettings
 
-__all__ = ["Components", "Scheduler", "SchedulerSettings"]
+__all__ = ["Components", "Scheduler", "SchedulerSettings", "Step", "StepScheduler"]

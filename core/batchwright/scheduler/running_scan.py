@@ -54,7 +54,7 @@ class RunningScan:
                 break
             if request.status is not RequestStatus.RUNNING:
                 continue
-            if not self._schedule(request, step):
+            if not self.schedule(request, step):
                 break
             if state.to_end:
                 self._ending.end_requested(but_planned=True)
@@ -111,7 +111,7 @@ class RunningScan:
             self._ending.fail(request, fault)
         return order.requests
 
-    def _schedule(self, request: Request, step: StepInProgress) -> bool:
+    def schedule(self, request: Request, step: StepInProgress) -> bool:
         """Schedule the tokens that one request can get.
 
         Returns:

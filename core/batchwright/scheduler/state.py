@@ -5,23 +5,23 @@ from __future__ import annotations
 import sys
 from collections import deque
 
+from batchwright.bell import Bell
 from batchwright.callers.events import Events
 from batchwright.callers.guard import Guard
 from batchwright.callers.policy import Policy
 from batchwright.callers.predictor import Predictions
 from batchwright.clock import Clock
-from batchwright.components import Components
 from batchwright.context import Sizes
 from batchwright.counters import SharedCount
 from batchwright.counts import Counts
 from batchwright.decode_batch import DecodeBatch
 from batchwright.groups import Groups
+from batchwright.protocols.components import Components
 from batchwright.request import Finish, Request, RequestStatus
-from batchwright.scheduler.bell import Bell
 from batchwright.scheduler.in_flight import InFlight
-from batchwright.scheduler.settings import SchedulerSettings
 from batchwright.scheduler.step_in_progress import StepInProgress
 from batchwright.scheduler.waiting import WaitingRequests
+from batchwright.scheduler_settings import SchedulerSettings
 from batchwright.step_view import StepView
 from batchwright.timers import ClockTimers, TokenTimers
 from batchwright.usage import UsageByAccount
@@ -72,7 +72,7 @@ class State:
         self.requests: dict[str, Request] = {}
         self.running: dict[str, Request] = {}
         self.paused: dict[str, Request] = {}
-        self.num_slots = sum(1 for _ in (*components, *components.subcomponents()))
+        self.num_slots = 1 + sum(1 for _ in (*components, *components.subcomponents()))
         self.policy = Policy(components.policy, guard)
         self.waiting = WaitingRequests(self.policy)
         self.in_flight = InFlight(self.kv)

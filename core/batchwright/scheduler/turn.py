@@ -9,6 +9,7 @@ from attrs import define
 
 from batchwright.callers.lifecycle import raise_as_fault
 from batchwright.exceptions import StepError
+from batchwright.protocols import Component
 from batchwright.scheduler.ending import Ending
 from batchwright.scheduler.state import State
 
@@ -19,15 +20,17 @@ class Turns:
     Args:
         state: The requests, by place.
         ending: Ends requests.
+        components: Those to which an exception may belong.
 
     Attributes:
         doing: The call that is going on; empty: none.
         thread: The thread that it is made from.
     """
 
-    def __init__(self, state: State, ending: Ending) -> None:
+    def __init__(self, state: State, ending: Ending, components: tuple[Component, ...]) -> None:
         self.state = state
         self.ending = ending
+        self.components = components
         self.doing = ""
         self.thread = 0
 
@@ -79,9 +82,9 @@ class Turn:
             if turns.state.to_end:
                 turns.ending.end_requested()
         except BaseException as late:
-            raise_as_fault(late, turns.state.components)
+            raise_as_fault(late, turns.components)
             raise
         finally:
             turns.doing = ""
         if error is not None:
-            raise_as_fault(error, turns.state.components)
+            raise_as_fault(error, turns.components)

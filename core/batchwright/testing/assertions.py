@@ -5,27 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from batchwright.scheduler import StepScheduler
 from batchwright.testing.model import ScriptedModel, reference_output
 from batchwright.testing.violations import Violation, plan_violations, raise_violations
 
 if TYPE_CHECKING:
     from batchwright.messages import SchedulerOutput
+    from batchwright.protocols import SchedulerBase
     from batchwright.request import Request
-    from batchwright.scheduler import Scheduler
     from batchwright.scheduler.state import State
 
 
-def check_step(scheduler: Scheduler, plan: SchedulerOutput) -> None:
+def check_step(scheduler: SchedulerBase, plan: SchedulerOutput) -> None:
     """Check a plan right after ``schedule()`` returned it: E3, E5, I1 to I4.
 
     Raises:
         InvariantError: One of them does not hold.
     """
-    budget = scheduler._state.settings.max_num_scheduled_tokens
+    budget = scheduler.settings.max_num_scheduled_tokens
     raise_violations(plan_violations(plan, scheduler.view, scheduler.sizes, budget))
 
 
-def check_idle(scheduler: Scheduler) -> None:
+def check_idle(scheduler: SchedulerBase) -> None:
     """Check that a scheduler without requests holds and remembers nothing: E1, E2, E5.
 
     Raises:
@@ -82,36 +83,50 @@ def _wrong_output(request: Request, output: list[int], expected: list[int]) -> I
         )
 
 
-def _left_over(scheduler: Scheduler) -> Iterator[Violation]:
-    state, kv = scheduler._state, scheduler.kv_manager
+def _left_over(scheduler: SchedulerBase) -> Iterator[Violation]:
+    kv = scheduler.kv_manager
     if kv.num_free_blocks != kv.num_usable_blocks:
         yield Violation(
             "E1", f"{kv.num_free_blocks} of {kv.num_usable_blocks} usable blocks are free"
         )
-    for message in kv.audit(scheduler.held_blocks()):
+    for message in scheduler.view.audit():
         yield Violation("E5", message)
-    for name, count in _counts(state).items():
+    counts = _counts(scheduler)
+    if isinstance(scheduler, StepScheduler):
+        counts |= _inner_counts(scheduler._state)
+    for name, count in counts.items():
         if count:
             yield Violation("E1", f"{count} {name} are left")
+    if isinstance(scheduler, StepScheduler):
+        yield from _charged(scheduler._state)
+
+
+def _charged(state: State) -> Iterator[Violation]:
     for key in state.usage:
         if num_blocks := state.usage[key].num_blocks:
             yield Violation("E1", f"account {key!r} is charged for {num_blocks} blocks")
 
 
-def _counts(state: State) -> dict[str, int]:
+def _counts(scheduler: SchedulerBase) -> dict[str, int]:
+    view = scheduler.view
+    return {
+        "live requests": len(scheduler.requests),
+        "running requests": view.num_running,
+        "waiting requests": view.num_waiting,
+        "parked requests": view.num_parked,
+        "plans in flight": view.num_in_flight,
+        "untold ends": len(view.unreported_ends),
+    }
+
+
+def _inner_counts(state: State) -> dict[str, int]:
     waiting = state.waiting
     return {
-        "live requests": len(state.requests),
-        "running requests": len(state.running),
-        "waiting requests": len(waiting),
         "queued requests": waiting.num_in_queue,
-        "parked requests": waiting.num_parked,
         "unanswered requests": waiting.num_unanswered,
         "keys that no request waits for": len(waiting._by_key),
         "waiting prompt tokens": waiting.num_prompt_tokens,
         "running requests outside the decode batch": len(state.decode_batch.others()),
         "requests in the decode batch": len(state.decode_batch),
-        "plans in flight": len(state.in_flight.steps),
-        "untold ends": len(state.ended),
         "held blocks": len(state.in_flight.deferred_blocks()),
     }

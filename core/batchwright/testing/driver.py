@@ -16,9 +16,8 @@ from batchwright.testing.watch import Watch
 
 if TYPE_CHECKING:
     from batchwright.messages import ModelOutput, SchedulerOutput, StepOutputs
-    from batchwright.protocols import Executor
+    from batchwright.protocols import Executor, SchedulerBase
     from batchwright.request import Request
-    from batchwright.scheduler import Scheduler
 
 
 T = TypeVar("T")
@@ -44,7 +43,7 @@ class Driver:
 
     def __init__(
         self,
-        scheduler: Scheduler,
+        scheduler: SchedulerBase,
         executor: Executor | None = None,
         *,
         depth: int = 1,
@@ -59,7 +58,7 @@ class Driver:
         self.step_time = step_time
         self.recorder = Recorder()
         self.requests: list[Request] = []
-        compat = scheduler._state.settings.compat
+        compat = scheduler.settings.compat
         self.watch = Watch(limits, checks_contents=not compat.keeps_victims_hashes)
         self._watched: dict[str, Request] = {}
         self._planned: deque[SchedulerOutput] = deque()
@@ -100,7 +99,7 @@ class Driver:
         self._planned.append(plan)
         self.recorder.planned(plan)
         self._note_ends()
-        budget = self.scheduler._state.settings.max_num_scheduled_tokens
+        budget = self.scheduler.settings.max_num_scheduled_tokens
         raise_violations(self.watch.planned(plan, self.scheduler.view, budget))
         return plan
 
@@ -192,7 +191,7 @@ class Driver:
 
 
 def drive(
-    scheduler: Scheduler,
+    scheduler: SchedulerBase,
     arrivals: Iterable[Request] | Mapping[int, Iterable[Request]],
     executor: Executor | None = None,
     *,

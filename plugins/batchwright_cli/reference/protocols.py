@@ -11,6 +11,7 @@ from batchwright import hookspecs
 from batchwright.hookspecs import HOOK_PREFIX, component_kinds
 from batchwright.protocols import Component, Lifecycle, WorkerSide
 from batchwright.protocols.attention import LayerCall
+from batchwright.scheduler import Step
 from batchwright.testing.conformance import CONFORMANCE
 
 __all__ = ["contract_methods", "render_protocols"]
@@ -37,6 +38,7 @@ the time of its call, the allowed answers, and the cost class:
 _COMPANIONS = {
     "attention": (LayerCall, "### The argument of `forward`: a `LayerCall`"),
     "feature": (WorkerSide, "### Its worker side"),
+    "scheduler": (Step, "### The argument of `StepScheduler.plan`: a `Step`"),
 }
 """By kind, a second class that its contract speaks of, and the heading of that."""
 

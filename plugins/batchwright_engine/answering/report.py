@@ -64,8 +64,8 @@ def choices(engine: Engine) -> str:
     components = engine.scheduler.components
     gates = ", ".join(gate.name for gate in components.gates) or "none"
     return (
-        f"policy {components.policy.name}, gates {gates}, victim {components.victim.name}, "
-        f"preemption {components.preemption.name}"
+        f"scheduler {engine.scheduler.name}, policy {components.policy.name}, gates {gates}, "
+        f"victim {components.victim.name}, preemption {components.preemption.name}"
     )
 
 

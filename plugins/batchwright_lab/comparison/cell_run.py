@@ -148,7 +148,9 @@ def _outcome(cell: Cell, engine: Engine, simulation: Simulation) -> dict[str, An
 
 def _names(cell: Cell, engine: Engine) -> dict[str, str]:
     chosen = ("policy", "victim", "preemption", "predictor", "estimator")
-    names = {kind: getattr(engine.scheduler.components, kind).name for kind in chosen}
+    scheduler = engine.scheduler
+    names = {kind: getattr(scheduler.components, kind).name for kind in chosen}
+    names["scheduler"] = scheduler.name
     workload = cell.config.section(SimulationSection).workload
     return {**names, "executor": engine.executor.name, "workload": workload}
 

@@ -13,7 +13,7 @@ import attrs
 from attrs import Factory, frozen
 
 from batchwright.assembly import Assembly
-from batchwright.config import Config, load_config
+from batchwright.config import SELECTORS, Config, load_config
 from batchwright.exceptions import ConfigError
 from batchwright.plugin_manager import PluginManager
 from batchwright.suggest import did_you_mean
@@ -27,6 +27,7 @@ __all__ = ["Grid", "plan_grid", "read_rates"]
 _log = logging.getLogger("batchwright.config")
 
 _POLICY: Final = "policy"
+_SCHEDULER: Final = "scheduler"
 
 
 @frozen
@@ -160,13 +161,26 @@ def _contenders(
     _refuse_strangers(chosen, variations, any(hosted.values()))
     for choice in chosen:
         concerns = _concerns(choice, hosted[choice])
-        for variation in dict.fromkeys(found.only(concerns) for found in variations):
+        for variation in dict.fromkeys(_only(found, concerns, base) for found in variations):
             yield choice, variation
 
 
 def _concerns(choice: PolicyChoice, hosts_others: bool) -> Callable[[str], bool]:
     """Make the test of an option's path: can a policy's figures depend on it?"""
     return lambda path: hosts_others or _policy_in(path) in ("", choice.name)
+
+
+def _only(variation: Variation, concerns: Callable[[str], bool], base: Config) -> Variation:
+    """The values that concern a policy, and the scheduler of the variation."""
+    selected = variation.values.get(SELECTORS[_SCHEDULER], base.scheduler.use).strip("'\"")
+    return variation.only(lambda path: concerns(path) and _scheduler_in(path) in ("", selected))
+
+
+def _scheduler_in(path: str) -> str:
+    """The scheduler whose own option it is; empty if it is no scheduler's own."""
+    kind, _, rest = path.partition(".")
+    name, _, option = rest.partition(".")
+    return name if kind == _SCHEDULER and option else ""
 
 
 def _policy_in(path: str) -> str:

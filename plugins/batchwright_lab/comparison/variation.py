@@ -32,7 +32,10 @@ class Variation:
 
     @property
     def label(self) -> str:
-        """The values with their options' last names; empty if nothing varies."""
+        """The values with their options' last names; empty if nothing varies.
+
+        The last name of ``scheduler.use`` is ``scheduler``.
+        """
         return ", ".join(map(_short, self.overrides))
 
     @property
@@ -47,7 +50,8 @@ class Variation:
 
 def _short(override: str) -> str:
     key, _, value = override.partition("=")
-    return f"{key.rpartition('.')[2]}={value}"
+    section, _, name = key.rpartition(".")
+    return f"{section.rpartition('.')[2] if name == 'use' else name}={value}"
 
 
 def read_variations(texts: Sequence[str]) -> list[Variation]:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from batchwright.protocols.component import overrides
 
 if TYPE_CHECKING:
-    from batchwright.protocols import Executor
+    from batchwright.protocols import Executor, SchedulerBase
     from batchwright.request import Finish
-    from batchwright.scheduler import Scheduler
 
 __all__ = ["FastForwarder"]
 
@@ -25,12 +24,13 @@ class FastForwarder:
         executor: Its executor.
     """
 
-    def __init__(self, scheduler: Scheduler, executor: Executor) -> None:
+    def __init__(self, scheduler: SchedulerBase, executor: Executor) -> None:
         self._executor = executor
         self._steps = scheduler.fast_forwarding
         components = scheduler.components
         self._is_possible = (
-            self._steps.is_possible
+            self._steps is not None
+            and self._steps.is_possible
             and overrides(executor, "fast_forward")
             and not executor.has_worker_sides
             and not components.features
@@ -58,13 +58,11 @@ class FastForwarder:
             By request, how it has ended; None if the next step is one to plan.
         """
         steps = self._steps
-        if not self._is_possible or (steps.has_candidates and self._may_admit()):
+        if steps is None or not self._is_possible:
+            return None
+        if steps.has_candidates and (self._asks_who_waits or not steps.is_full):
             return None
         plan = steps.plan(until)
         if plan is None:
             return None
         return steps.commit(self._executor.fast_forward(plan))
-
-    def _may_admit(self) -> bool:
-        """Return True if a scan of waiting requests could do anything."""
-        return self._asks_who_waits or not self._steps.is_full

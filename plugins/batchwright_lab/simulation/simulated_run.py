@@ -271,6 +271,7 @@ def _summary(
     return {
         "workload": config.section(SimulationSection).workload,
         "estimator": true_estimator(config).name,
+        "scheduler": scheduler.name,
         "policy": scheduler.components.policy.name,
         "predictor": scheduler.components.predictor.name,
         "seed": config.scheduler.seed,

@@ -205,7 +205,8 @@ def test_zero_means_none_where_it_is_documented(path):
 def test_unknown_option_suggests_and_lists():
     message = problems({"scheduler": {"polcy": "fair"}})
 
-    assert "scheduler.polcy: unknown option. Did you mean 'policy'? Options: policy," in message
+    expected = "scheduler.polcy: unknown option. Did you mean 'policy'? Options: use, policy,"
+    assert expected in message
 
 
 def test_unknown_section_suggests_and_lists():

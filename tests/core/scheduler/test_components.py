@@ -649,7 +649,7 @@ class TestProgressGuard:
         b.add("b", 4, 2)
         b.drain(limit=20)
         assert list(b.finished) == ["a", "b"]
-        assert b.scheduler.guard.num_interventions >= 1
+        assert b.scheduler.progress_guard.num_interventions >= 1
         assert "request 'a' could not be placed: gate 'never': no" in caplog.text
 
     def test_a_key_that_nobody_releases(self, with_parts: Any) -> None:
@@ -696,7 +696,7 @@ class TestProgressGuard:
         b = with_parts(Later)
         b.add("a", 4, 2)
         assert b.steps(10) == [{}] * 10
-        assert b.scheduler.guard.num_interventions == 0
+        assert b.scheduler.progress_guard.num_interventions == 0
         b.scheduler.clock.advance(b.scheduler.next_timer)
         assert b.step() == {"a": 4}
 

@@ -338,6 +338,7 @@ ELSEWHERE = {
     "command": "not part of a run",
     "estimator": "its failures are those of who asks it",
     "workload": "not part of a scheduler",
+    "scheduler": "test_step_scheduler",
 }
 QUEUE = {
     "peek": Case("step", [*without(), 5]),

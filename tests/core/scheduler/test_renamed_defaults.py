@@ -26,7 +26,7 @@ COPIES = """
     from batchwright.lazy_component import LazyComponent
 
     KINDS = (
-        "policy", "gate", "limit", "victim", "preemption", "predictor", "estimator",
+        "scheduler", "policy", "gate", "limit", "victim", "preemption", "predictor", "estimator",
         "kv", "hasher", "eviction", "executor",
     )
 
@@ -51,6 +51,7 @@ SELECTION = """
 disable = ["batchwright"]
 
 [scheduler]
+use = "x-unified"
 policy = "x-fcfs"
 victim = "x-lifo"
 preemption = "x-recompute"
@@ -95,6 +96,7 @@ def bench(make_bench: Any, copies: None, request: Any) -> Any:
     """A bench like that of the worked steps, under the copies."""
     kv = {"manager": "x-paged", "hasher": f"x-{request.param}", "eviction": "x-lru"}
     chosen = {
+        "use": "x-unified",
         "policy": "x-fcfs",
         "victim": "x-lifo",
         "preemption": "x-recompute",

@@ -37,6 +37,7 @@ from batchwright.protocols import (
     Workload,
 )
 from batchwright.queues import WindowQueue
+from batchwright.scheduler import Scheduler, StepScheduler
 from batchwright.testing.conformance import CONFORMANCE, Conformance, conformance_for
 from batchwright.testing.executor import ScriptedExecutor
 from batchwright.testing.spy import Spy, overridden_methods
@@ -614,7 +615,54 @@ class Fresh(Workload):
         yield Arrival(time=self.ctx.random.random(), prompt_token_ids=[1], num_output_tokens=1)
 
 
+class Idle(StepScheduler):
+    """Plans nothing."""
+
+    name = "idle"
+
+    def plan(self, step):
+        pass
+
+
+class Eager(StepScheduler):
+    """Admits what waits, and never serves it again."""
+
+    name = "eager"
+
+    def plan(self, step):
+        while step.admit():
+            pass
+
+
+class Overspends(Scheduler):
+    """Plans a token more than it has."""
+
+    name = "overspends"
+
+    def schedule(self):
+        plan = super().schedule()
+        plan.num_scheduled_tokens |= {name: 1 + n for name, n in plan.num_scheduled_tokens.items()}
+        return plan
+
+
+class Deaf(Scheduler):
+    """Goes on with requests that are aborted, and admits while it is paused."""
+
+    name = "deaf"
+
+    def abort(self, request_ids):
+        pass
+
+    def pause(self):
+        pass
+
+
 BAD: list[tuple[str, type, str]] = [
+    ("scheduler", Idle, "test_every_request_ends_once_with_its_own_answer"),
+    ("scheduler", Eager, "test_odd_requests_are_served"),
+    ("scheduler", Overspends, "test_a_full_pool_is_survived"),
+    ("scheduler", Deaf, "test_aborts_end_requests_at_once"),
+    ("scheduler", Deaf, "test_pausing_admits_none"),
     ("policy", Unstable, "test_keys_are_numbers_and_stable"),
     ("policy", Ages, "test_keys_stay_while_requests_wait"),
     ("policy", Wild, "test_same_seed_decides_the_same"),

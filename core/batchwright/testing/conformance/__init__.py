@@ -31,6 +31,7 @@ from batchwright.testing.conformance.estimating import EstimatorConformance, Wor
 from batchwright.testing.conformance.execution import ExecutorConformance
 from batchwright.testing.conformance.kernels import AttentionConformance
 from batchwright.testing.conformance.policy import PolicyConformance
+from batchwright.testing.conformance.scheduling import SchedulerConformance
 from batchwright.testing.conformance.serving import ServingConformance
 from batchwright.testing.conformance.watching import (
     CommandConformance,
@@ -62,6 +63,7 @@ __all__ = [
     "PredictorConformance",
     "PreemptionConformance",
     "ResourceConformance",
+    "SchedulerConformance",
     "ServingConformance",
     "VictimConformance",
     "WorkloadConformance",
@@ -85,6 +87,7 @@ _CLASSES: tuple[type[Conformance], ...] = (
     PredictorConformance,
     PreemptionConformance,
     ResourceConformance,
+    SchedulerConformance,
     VictimConformance,
     WorkloadConformance,
 )

@@ -55,7 +55,7 @@ class GateConformance(ServingConformance):
             self.before_step(driver)
             driver.turn()
         assert not scheduler.num_waiting, [r.waiting_reason for r in scheduler.requests.values()]
-        assert scheduler.guard.num_interventions == 0
+        assert scheduler.progress_guard.num_interventions == 0
 
     def test_candidates_are_few_however_many_wait(self) -> None:
         """A request that it defers names a key, or counts against the scan's window."""
@@ -102,7 +102,7 @@ class ControlConformance(ServingConformance):
         """A control that waits for company waits for a bounded time."""
         scheduler = self.scheduler()
         self.serve(scheduler, {0: [make_request("alone", 20, 5, **self.request_fields)]})
-        assert scheduler.guard.num_interventions == 0
+        assert scheduler.progress_guard.num_interventions == 0
 
 
 class LimitConformance(ServingConformance):

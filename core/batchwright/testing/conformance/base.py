@@ -17,6 +17,7 @@ from batchwright.config import LIST_KINDS, SELECTORS, Config
 from batchwright.context import Sizes
 from batchwright.plugin_checks import class_problem
 from batchwright.plugin_manager import PluginManager
+from batchwright.protocols import SchedulerBase
 from batchwright.scheduler import Scheduler
 
 LIMITS = Sizes(
@@ -100,6 +101,12 @@ class Conformance:
             cls: A class to take its place.
             sections: Sections that go over ``configuration``.
         """
+        found = self.any_scheduler(cls, **sections)
+        assert isinstance(found, Scheduler)
+        return found
+
+    def any_scheduler(self, cls: type[Any] | None = None, **sections: Any) -> SchedulerBase:
+        """Build the scheduler that the configuration selects; see ``scheduler``."""
         config = Config.from_dict(self.configuration(**sections))
         return Assembly(config, plugins=self.plugins(cls), clock=VirtualClock()).scheduler()
 

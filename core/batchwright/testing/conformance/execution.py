@@ -10,9 +10,8 @@ from batchwright.assembly import Assembly
 from batchwright.clock import VirtualClock
 from batchwright.config import Config
 from batchwright.messages import CachedRequestData, ModelOutput, NewRequestData, SchedulerOutput
-from batchwright.protocols import Executor, ModelInfo, ModelSettings
+from batchwright.protocols import Executor, ModelInfo, ModelSettings, SchedulerBase
 from batchwright.request import Request
-from batchwright.scheduler import Scheduler
 from batchwright.testing.conformance.base import LIMITS, Conformance
 from batchwright.testing.driver import Driver
 from batchwright.testing.requests import make_request, prompt_tokens
@@ -148,7 +147,7 @@ class ExecutorConformance(Conformance):
 
     def _run(
         self,
-        scheduler: Scheduler,
+        scheduler: SchedulerBase,
         executor: Executor,
         requests: Sequence[Request],
         *,
@@ -195,7 +194,7 @@ class ExecutorConformance(Conformance):
 
     def _scheduler(
         self, num_blocks: int, info: ModelInfo, depth: int = 1, **options: Any
-    ) -> Scheduler:
+    ) -> SchedulerBase:
         config = {
             "scheduler": {
                 "max_num_seqs": 4,

@@ -173,13 +173,14 @@ class PolicyConformance(ServingConformance):
 
     def _running(self) -> Scheduler:
         """A scheduler in which some requests run and others wait."""
-        driver = self.driver(self.scheduler())
+        scheduler = self.scheduler()
+        driver = self.driver(scheduler)
         for requests in self.arrivals(6).values():
             self._arrive(driver, requests)
         for _ in range(5):
             driver.turn()
-        assert driver.scheduler.running
-        return driver.scheduler
+        assert scheduler.running
+        return scheduler
 
 
 def _id(request: Any) -> str:

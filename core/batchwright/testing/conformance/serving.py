@@ -91,7 +91,7 @@ class ServingConformance(Conformance):
         self.serve(scheduler, self.arrivals(), depth=scheduler.pipeline_depth)
         assert spy.errors == []
         assert scheduler.fault_counts == {}
-        assert scheduler.guard.num_interventions == 0, scheduler.guard.last_report
+        assert scheduler.progress_guard.num_interventions == 0, scheduler.progress_guard.last_report
 
     def test_aborts_and_a_lost_executor_leave_nothing_behind(self) -> None:
         """Requests end, and are computed again, at any time."""

@@ -5,13 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-from batchwright.assembly import Assembly
-from batchwright.clock import VirtualClock
-from batchwright.config import Config
 from batchwright.plugin_manager import PluginManager
-from batchwright.protocols import SchedulingPolicy
+from batchwright.protocols import SchedulerBase, SchedulingPolicy
 from batchwright.request_view import RequestView
-from batchwright.scheduler import Scheduler
 from batchwright.testing.conformance.serving import ServingConformance
 from batchwright.testing.spy import Spy
 
@@ -61,10 +57,9 @@ class PredictorConformance(ServingConformance):
 
     kind: ClassVar[str] = "predictor"
 
-    def scheduler(self, cls: type[Any] | None = None, **sections: Any) -> Scheduler:
+    def any_scheduler(self, cls: type[Any] | None = None, **sections: Any) -> SchedulerBase:
         sections = {**sections, "scheduler": {**sections.get("scheduler", {}), "policy": _ASKING}}
-        config = Config.from_dict(self.configuration(**sections))
-        return Assembly(config, plugins=self.plugins(cls), clock=VirtualClock()).scheduler()
+        return super().any_scheduler(cls, **sections)
 
     def plugins(self, cls: type[Any] | None = None) -> PluginManager:
         return super().plugins(cls).with_component("policy", ShortestPredictedFirst)

@@ -124,5 +124,5 @@ def test_random_runs_keep_all_invariants(tight: Any, module: str, seed: int, dep
     scheduler = tight(module, depth)
     driver = drive(scheduler, workload(seed), depth=depth)
     assert scheduler.fault_counts == {}
-    assert scheduler.guard.num_interventions == 0
+    assert scheduler.progress_guard.num_interventions == 0
     assert {end.partition("/")[0] for end in driver.recorder.finished.values()} == {"length"}

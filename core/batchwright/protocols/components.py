@@ -6,21 +6,19 @@ from collections.abc import Iterator
 
 from attrs import field, frozen
 
-from batchwright.protocols import (
-    Component,
-    Control,
-    Estimator,
-    Feature,
-    Gate,
-    KVManager,
-    Limit,
-    Observer,
-    Predictor,
-    Preemption,
-    Resource,
-    SchedulingPolicy,
-    Victim,
-)
+from batchwright.protocols.component import Component
+from batchwright.protocols.control import Control
+from batchwright.protocols.estimator import Estimator
+from batchwright.protocols.feature import Feature
+from batchwright.protocols.gate import Gate
+from batchwright.protocols.kv import KVManager
+from batchwright.protocols.limit import Limit
+from batchwright.protocols.observer import Observer
+from batchwright.protocols.policy import SchedulingPolicy
+from batchwright.protocols.predictor import Predictor
+from batchwright.protocols.preemption import Preemption
+from batchwright.protocols.resource import Resource
+from batchwright.protocols.victim import Victim
 
 
 @frozen(kw_only=True)
