@@ -84,4 +84,6 @@ def test_the_step_reaches_components_through_callers(path: Path) -> None:
     contracts = {contract.__name__ for contract in component_kinds().values()}
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.ImportFrom) and node.module == "batchwright.protocols":
-            assert not (contracts - {"KVManager", "SchedulerBase"}) & {alias.name for alias in node.names}
+            assert not (contracts - {"KVManager", "SchedulerBase"}) & {
+                alias.name for alias in node.names
+            }
