@@ -12,7 +12,7 @@ from batchwright.clock import Clock, MonotonicClock
 from batchwright.compat import COMPAT
 from batchwright.component_checks import check_components
 from batchwright.component_factory import ComponentFactory, naming
-from batchwright.config import Config, Use, check_combinations, located
+from batchwright.config import SELECTORS, Config, Use, check_combinations, located
 from batchwright.config.sections import DEFAULT_MAX_MODEL_LEN, DEFAULT_NUM_BLOCKS
 from batchwright.context import Sizes
 from batchwright.default_plugins import AUTO, DEFAULT_VICTIM
@@ -58,8 +58,10 @@ class Assembly:
             config.plugin_paths, config.plugins.disable
         )
         check_components(config, self.plugins)
-        for hint in config.unselected() if hints else ():
-            _log.warning("%s", hint)
+        for use in config.unselected() if hints else ():
+            option, chosen = SELECTORS[use.kind], config.once(use.kind).name
+            effect = f"[{use.path}] has no effect: {option} = {chosen!r}"
+            _log.warning("%s; to select it, set %s = %r", effect, option, use.name)
         self.clock = clock or MonotonicClock()
 
     def scheduler(

@@ -8,20 +8,13 @@
 from batchwright.config.checks import check_combinations
 from batchwright.config.config import LIST_KINDS, SELECTORS, Config, Use
 from batchwright.config.loading import load_config
-from batchwright.config.section import Section, section_types
-from batchwright.config.structure import (
-    Problem,
-    Structure,
-    located,
-    raise_problems,
-    structure_options,
-)
+from batchwright.config.sections import Section, section_types
+from batchwright.config.structure import Structure, located, raise_problems, structure_options
 
 __all__ = [
     "LIST_KINDS",
     "SELECTORS",
     "Config",
-    "Problem",
     "Section",
     "Structure",
     "Use",

@@ -10,7 +10,7 @@ import attrs
 from attrs import Factory, frozen
 
 from batchwright.config import sections
-from batchwright.config.section import Section, section_types
+from batchwright.config.sections import Section, section_types
 from batchwright.config.structure import Structure, raise_problems
 from batchwright.default_plugins import AUTO, DEFAULT_GATES
 from batchwright.exceptions import ConfigError
@@ -170,25 +170,6 @@ class Config:
         options = self.options.get(kind, {}).get(name, {})
         return Use(kind, name, f"{kind}.{name}", option, options)
 
-    def unselected(self) -> Iterator[str]:
-        """Say which tables of options belong to components that nothing names."""
-        for kind, name in self.unselected_tables():
-            option = SELECTORS[kind]
-            yield (
-                f"[{kind}.{name}] has no effect: {option} = {self.once(kind).name!r}; to select "
-                f"it, set {option} = {name!r}"
-            )
-
-    def unselected_tables(self) -> Iterator[tuple[str, str]]:
-        """Kind and name of each table of options whose component nothing names."""
-        named = {value for use in self.uses() for value in use.options.values() if _is_text(value)}
-        named |= {use.name for use in self._named_by_sections()}
-        for kind in SELECTORS:
-            chosen = self.once(kind).name
-            for name in self.options.get(kind, ()):
-                if name not in named and name != chosen and chosen != AUTO:
-                    yield kind, name
-
     def uses(self) -> Iterator[Use]:
         """Every component that is selected or has a table of options."""
         for kind in SELECTORS:
@@ -197,21 +178,22 @@ class Config:
                 yield chosen
             others = (name for name in self.options.get(kind, ()) if name != chosen.name)
             yield from (self.named(kind, name) for name in others)
-        yield from self._named_by_sections()
+        for section in self.others.values():
+            for option, kind in section.components.items():
+                if (name := getattr(section, option)) != AUTO:
+                    yield self.named(kind, name, f"{section.name}.{option}")
         for kind in LIST_KINDS:
             yield from getattr(self, kind)
 
-    def _named_by_sections(self) -> Iterator[Use]:
-        """Components that sections name beside those of ``SELECTORS``."""
-        for section, values in self.others.items():
-            for option, kind in values.components.items():
-                name = getattr(values, option)
-                if name != AUTO:
-                    yield self.named(kind, name, f"{section}.{option}")
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
+    def unselected(self) -> Iterator[Use]:
+        """The tables of options of components that nothing names."""
+        uses = list(self.uses())
+        named = {value for use in uses for value in use.options.values() if isinstance(value, str)}
+        selected = {(use.kind, use.name) for use in uses if use.option}
+        for use in uses:
+            is_named = (use.kind, use.name) in selected or use.name in named
+            if not is_named and self.once(use.kind).name != AUTO:
+                yield use
 
 
 def _given(value: Any) -> Any:
@@ -226,8 +208,8 @@ def _read(structure: Structure, table: Table) -> dict[str, Any]:
     known = dict.fromkeys([*section_types(), *SELECTORS, *LIST_KINDS])
     structure.refuse_unknown("section", "", table, list(known))
     options = {kind: _options(structure, kind, table[kind]) for kind in SELECTORS if kind in table}
-    values: dict[str, Any] = {"options": {kind: found for kind, found in options.items() if found}}
-    values["others"] = others = {}
+    others: dict[str, Section] = {}
+    values: dict[str, Any] = {"others": others, "options": {k: v for k, v in options.items() if v}}
     for name, cls in section_types().items():
         body = table.get(name, {})
         if isinstance(body, Mapping):  # options of components may stand in it, as [kv.NAME]

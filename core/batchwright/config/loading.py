@@ -5,17 +5,19 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
 from batchwright.config.config import LIST_KINDS, Config
 from batchwright.exceptions import ConfigError
-from batchwright.text_file import parse_toml, read_text
+from batchwright.text_file import read_text
+from batchwright.toml_text import parse_toml
 
-_STEP = re.compile(r"([A-Za-z0-9_-]+)|\[(\d+)\]")
-_PATH = re.compile(r"[A-Za-z0-9_-]+(?:\[\d+\]|\.[A-Za-z0-9_-]+)*")
+_STEP: Final = re.compile(r"\[\d+\]|[A-Za-z0-9_-]+")
+_KEY: Final = re.compile(r"[A-Za-z0-9_-]+(?:\[\d+\]|\.[A-Za-z0-9_-]+)*")
 
 
 def load_config(path: Path | str | None, overrides: Sequence[str] = ()) -> Config:
@@ -29,13 +31,13 @@ def load_config(path: Path | str | None, overrides: Sequence[str] = ()) -> Confi
         ConfigError: The file cannot be read, or something in it or in an override is
             wrong; names all that is wrong.
     """
-    table = {} if path is None else parse_toml(read_text(Path(path)), str(path))
+    file = None if path is None else Path(path)
+    table = {} if file is None else parse_toml(read_text(file), str(path))
     for override in overrides:
         apply_override(table, override)
-    source = " ".join([str(path or ""), *(f"-o {override}" for override in overrides)])
-    base_path = Path() if path is None else Path(path).parent
-    config = Config.from_dict(table, base_path=base_path, source=source.strip())
-    return attrs.evolve(config, file=None if path is None else Path(path))
+    source = " ".join([str(path or ""), *(f"-o {override}" for override in overrides)]).strip()
+    config = Config.from_dict(table, base_path=file and file.parent, source=source)
+    return attrs.evolve(config, file=file)
 
 
 def apply_override(table: dict[str, Any], override: str) -> None:
@@ -52,31 +54,27 @@ def apply_override(table: dict[str, Any], override: str) -> None:
     """
     key, sign, text = override.partition("=")
     key, source = key.strip(), f"-o {override}"
-    if not sign or not _PATH.fullmatch(key):
+    if not sign or not _KEY.fullmatch(key):
         raise ConfigError("expected key.path=value, or list[0].key=value", source=source)
-    steps: list[str | int] = [name or int(index) for name, index in _STEP.findall(key)]
-    if steps[0] in LIST_KINDS and len(steps) > 1 and str(steps[1]).isdecimal():
-        steps[1] = int(steps[1])
-    if steps[0] in LIST_KINDS and steps[0] not in table:
-        table[steps[0]] = [{"use": use.name} for use in getattr(Config(), steps[0])]
+    steps = _STEP.findall(key)
+    if steps[0] in LIST_KINDS:
+        table.setdefault(steps[0], [{"use": use.name} for use in getattr(Config(), steps[0])])
     holder: Any = table
-    for step, following in zip(steps, [*steps[1:], None], strict=True):
-        if isinstance(holder, list) and str(step).isdecimal():
-            step = int(step)
-        container: type[Any] = list if isinstance(step, int) else dict
+    for step, following in pairwise([*steps, ""]):
+        is_index = step[0] == "[" or (isinstance(holder, list) and step.isdecimal())
+        place: Any = int(step.strip("[]")) if is_index else step
+        container: type[Any] = list if is_index else dict
         if not isinstance(holder, container):
-            raise ConfigError(f"{holder!r} has no place for {step!r}", path=key, source=source)
-        if isinstance(step, int):
-            if step > len(holder):
-                raise ConfigError(f"the list has only {len(holder)}", path=key, source=source)
-            if step == len(holder):
-                holder.append({})
-        elif following is not None:
-            holder.setdefault(step, [] if isinstance(following, int) else {})
-        if following is None:
-            holder[step] = _value(text.strip())
-        else:
-            holder = holder[step]
+            raise ConfigError(f"{holder!r} has no place for {place!r}", path=key, source=source)
+        if not is_index:
+            holder.setdefault(place, [] if following[:1] == "[" else {})
+        elif place > len(holder):
+            raise ConfigError(f"the list has only {len(holder)}", path=key, source=source)
+        elif place == len(holder):
+            holder.append({})
+        if not following:
+            holder[place] = _value(text.strip())
+        holder = holder[place]
 
 
 def _value(text: str) -> Any:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from batchwright.config import load_config
-from batchwright.config.locating import line_of
 from batchwright.exceptions import ConfigError
+from batchwright.toml_text import line_of
 
 TEXT = '''# a comment = 1
 [scheduler]
