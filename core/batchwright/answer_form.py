@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from batchwright.messages import ModelOutput
 
-__all__ = ["form_problem"]
+__all__ = ["form_problem", "is_plain"]
 
-_COLUMN: Final = ((list, tuple), "a list")
-_TABLE: Final = ((dict,), "a dict")
-_FORMS: Final = {
-    "req_ids": _COLUMN,
-    "sampled_token_ids": _COLUMN,
-    **dict.fromkeys(("logprobs", "draft_token_ids", "errors", "extras"), _TABLE),
-}
+_COLUMNS = ("req_ids", "sampled_token_ids")
+_TABLES = ("logprobs", "draft_token_ids", "errors", "extras")
+
+
+def is_plain(output: object) -> bool:
+    """Tell whether an answer has the usual form, at a glance."""
+    return (
+        type(output) is ModelOutput
+        and type(output.req_ids) is list
+        and type(output.sampled_token_ids) is list
+        and type(output.logprobs) is dict
+        and type(output.draft_token_ids) is dict
+        and type(output.errors) is dict
+    )
 
 
 def form_problem(output: object) -> str | None:
     """Say what is wrong with the form of an answer, whatever it says; or return None."""
     if not isinstance(output, ModelOutput):
         return f"expected a ModelOutput, got {output!r}"
-    if (
-        type(output.req_ids) is type(output.sampled_token_ids) is list
-        and type(output.logprobs) is type(output.draft_token_ids) is dict
-        and type(output.errors) is type(output.extras) is dict
-    ):
-        return None  # at a glance
-    for name, (kinds, expected) in _FORMS.items():
-        if not isinstance(value := getattr(output, name), kinds):
-            return f"{name} is {value!r}, expected {expected}"
+    for names, kind, expected in ((_COLUMNS, (list, tuple), "a list"), (_TABLES, dict, "a dict")):
+        for name in names:
+            value = getattr(output, name)
+            if not isinstance(value, kind):
+                return f"{name} is {value!r}, expected {expected}"
     return None

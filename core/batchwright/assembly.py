@@ -12,7 +12,7 @@ from batchwright.clock import Clock, MonotonicClock
 from batchwright.compat import COMPAT
 from batchwright.component_checks import check_components
 from batchwright.component_factory import ComponentFactory, naming
-from batchwright.config import SELECTORS, Config, Use, check_combinations, located
+from batchwright.config import SELECTORS, Config, Use, check_combinations
 from batchwright.config.sections import DEFAULT_MAX_MODEL_LEN, DEFAULT_NUM_BLOCKS
 from batchwright.context import Sizes
 from batchwright.default_plugins import AUTO, DEFAULT_VICTIM
@@ -162,7 +162,7 @@ class Assembly:
         problem = f"{kv.memory} holds {num_blocks} blocks of {bytes_per_block:,} bytes; give 2"
         if not bytes_per_block:
             problem = "needs a model that says how much a token takes; give kv.num_blocks instead"
-        raise located(problem, "kv.memory", self.config.source)
+        raise self.config.error("kv.memory", problem)
 
 
 def _common(cls: type[Any], *sections: Any) -> dict[str, Any]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from batchwright.config import Config, Structure, raise_problems
+from batchwright.config import Config
+from batchwright.config.structure import Structure
 from batchwright.exceptions import PluginError
 from batchwright.plugin_manager import PluginManager
 
@@ -41,4 +42,4 @@ def check_components(config: Config, plugins: PluginManager) -> None:
             if wanted.option and options is not None:
                 chosen = getattr(options, wanted.option)
                 find(wanted.kind, chosen, f"{use.path}.{wanted.option}")
-    raise_problems(structure.problems, config.source)
+    config.refuse(structure.problems)

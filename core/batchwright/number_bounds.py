@@ -16,7 +16,7 @@ _DIGITS: Final = 60
 """Characters of a value that a message shows."""
 
 
-class _Bounds(NamedTuple):
+class Bounds(NamedTuple):
     """A number's least and greatest value.
 
     Args:
@@ -40,57 +40,40 @@ class _Bounds(NamedTuple):
         span = f"above {self.least} and up to" if self.is_above else f"from {self.least} to"
         return f"{kind} {span} {self.most}{self.note}"
 
+    def unmet(self, value: Any) -> str | None:
+        """Say what a value has to be, if it is not; None if it is within the bounds."""
+        least, most, kinds, is_above, is_needed, _ = self
+        if value is None and not is_needed:
+            return None
+        is_number = isinstance(value, kinds) and not isinstance(value, bool)
+        if is_number and least <= value <= most and not (is_above and value == least):
+            return None  # integers of any size are compared exactly
+        return str(self)
 
-_WHOLE: Final = (int,)
-SAMPLING_BOUNDS: Final = {
-    "max_tokens": _Bounds(1, _COUNT, _WHOLE, is_needed=False),
-    "min_tokens": _Bounds(0, _COUNT, _WHOLE),
-    "temperature": _Bounds(0, 1000, note=" (0 is greedy)"),
-    "top_p": _Bounds(0, 1, is_above=True),
-    "top_k": _Bounds(0, _COUNT, _WHOLE, note=" (0 keeps all)"),
-    "min_p": _Bounds(0, 1),
-    "presence_penalty": _Bounds(-2, 2),
-    "frequency_penalty": _Bounds(-2, 2),
-    "repetition_penalty": _Bounds(0.01, 100, note=" (1 is none)"),
-    "seed": _Bounds(-(2**63), 2**64 - 1, _WHOLE, is_needed=False),
-    "logprobs": _Bounds(0, _COUNT, _WHOLE, is_needed=False),
+
+WHOLE: Final = (int,)
+BOUNDS: Final = {
+    "max_tokens": Bounds(1, _COUNT, WHOLE, is_needed=False),
+    "min_tokens": Bounds(0, _COUNT, WHOLE),
+    "temperature": Bounds(0, 1000, note=" (0 is greedy)"),
+    "top_p": Bounds(0, 1, is_above=True),
+    "top_k": Bounds(0, _COUNT, WHOLE, note=" (0 keeps all)"),
+    "min_p": Bounds(0, 1),
+    "presence_penalty": Bounds(-2, 2),
+    "frequency_penalty": Bounds(-2, 2),
+    "repetition_penalty": Bounds(0.01, 100, note=" (1 is none)"),
+    "seed": Bounds(-(2**63), 2**64 - 1, WHOLE, is_needed=False),
+    "logprobs": Bounds(0, _COUNT, WHOLE, is_needed=False),
+    "priority": Bounds(-(2**63), 2**63 - 1, WHOLE, note=" (smaller is more urgent)"),
+    "arrival_time": Bounds(-MAX_SECONDS, MAX_SECONDS, is_needed=False, note=" (seconds)"),
+    "deadline": Bounds(-MAX_SECONDS, MAX_SECONDS, is_needed=False, note=" (seconds)"),
 }
-"""By the parameter's name."""
-REQUEST_BOUNDS: Final = {
-    "priority": _Bounds(-(2**63), 2**63 - 1, _WHOLE, note=" (smaller is more urgent)"),
-    "arrival_time": _Bounds(-MAX_SECONDS, MAX_SECONDS, is_needed=False, note=" (seconds)"),
-    "deadline": _Bounds(-MAX_SECONDS, MAX_SECONDS, is_needed=False, note=" (seconds)"),
-}
-"""By the name of the request's field."""
-_BOUNDS: Final = {
-    **SAMPLING_BOUNDS,
-    **REQUEST_BOUNDS,
-    "output_token_id": _Bounds(0, MAX_TOKEN_ID, _WHOLE),
-}
-
-
-def unmet_bounds(name: str, value: Any) -> str | None:
-    """Say what a numeric field of a request or of its sampling has to be, if it is not.
-
-    Args:
-        name: The field, e.g. ``top_k`` or ``deadline``.
-        value: Its value.
-
-    Returns:
-        Its kind and bounds; None if the value is within them.
-    """
-    least, most, kinds, is_above, is_needed, _ = _BOUNDS[name]
-    if value is None and not is_needed:
-        return None
-    is_number = type(value) in kinds or (isinstance(value, kinds) and not isinstance(value, bool))
-    if is_number and least <= value <= most and not (is_above and value == least):
-        return None  # integers of any size are compared exactly
-    return str(_BOUNDS[name])
+"""By the name of the request's field, or of its sampling parameter."""
 
 
 def number_problem(name: str, value: object) -> str | None:
     """Say what is wrong with a numeric field: its name, its bounds, the value; or None."""
-    unmet = unmet_bounds(name, value)
+    unmet = BOUNDS[name].unmet(value)
     return unmet and f"{name} must be {unmet}, not {shown(value)}"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from batchwright.number_bounds import REQUEST_BOUNDS, number_problem, shown, token_ids_problem
+from batchwright.number_bounds import number_problem, shown, token_ids_problem
 from batchwright.request import CacheKey, Request
 
 __all__ = ["field_problem"]
@@ -27,7 +27,7 @@ def field_problem(request: Request) -> str | None:
             needed = "a string that has a UTF-8 form"
         if not is_text:
             return f"{name} must be {needed}, not {shown(value)}"
-    for name in REQUEST_BOUNDS:
+    for name in ("priority", "arrival_time", "deadline"):
         if (problem := number_problem(name, getattr(request, name))) is not None:
             return problem
     problem = token_ids_problem("eos_token_id", request.eos_token_id)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from attrs import field, frozen
 
-from batchwright.number_bounds import SAMPLING_BOUNDS, number_problem, shown, token_ids_problem
+from batchwright.number_bounds import BOUNDS, number_problem, shown, token_ids_problem
 
 
 def _strings(value: str | Sequence[str] | None) -> tuple[str, ...]:
@@ -63,7 +63,7 @@ class SamplingParams:
 
     def problem(self) -> str | None:
         """Say what is wrong with these parameters, or None if nothing is."""
-        for name in SAMPLING_BOUNDS:
+        for name in _NUMBERS:
             if (problem := number_problem(name, getattr(self, name))) is not None:
                 return problem
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
@@ -71,3 +71,6 @@ class SamplingParams:
         if any(not isinstance(stop, str) or not stop for stop in self.stop):
             return f"stop must hold non-empty strings, not {shown(self.stop)}"
         return token_ids_problem("stop_token_ids", self.stop_token_ids)
+
+
+_NUMBERS = [name for name in BOUNDS if hasattr(SamplingParams, name)]

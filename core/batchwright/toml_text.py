@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import tomllib
 from collections import Counter
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, Final
 
 from batchwright.exceptions import ConfigError
 
-__all__ = ["line_in_source", "line_of", "parse_toml"]
+__all__ = ["line_of", "line_unless_given", "parse_toml"]
 
 _MOST_DEPTH: Final = 100
 _DEEP_KEY: Final = re.compile(
@@ -63,21 +63,10 @@ def _wide_integer(value: Any, path: str, depth: int) -> str | None:
     return next(filter(None, found), None)
 
 
-def line_in_source(source: str, path: str) -> int | None:
-    """The line of a file at which an option stands; None if no file has it.
-
-    Args:
-        source: A path, and maybe overrides: ``FILE -o KEY=VALUE``.
-        path: Dotted TOML path.
-    """
-    name, *overrides = source.split(" -o ")
-    overridden = [_steps(override.partition("=")[0].strip()) for override in overrides]
-    if not name or _steps(path) in overridden:
-        return None
-    try:
-        return line_of(Path(name).read_text(encoding="utf-8-sig"), path)
-    except (OSError, ValueError):
-        return None
+def line_unless_given(text: str, overrides: Sequence[str], path: str) -> int | None:
+    """The line at which an option stands; None if an override ``KEY=VALUE`` says it."""
+    given = [_steps(override.partition("=")[0].strip()) for override in overrides]
+    return None if _steps(path) in given else line_of(text, path)
 
 
 def line_of(text: str, path: str) -> int | None:

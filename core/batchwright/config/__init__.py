@@ -9,19 +9,14 @@ from batchwright.config.checks import check_combinations
 from batchwright.config.config import LIST_KINDS, SELECTORS, Config, Use
 from batchwright.config.loading import load_config
 from batchwright.config.sections import Section, section_types
-from batchwright.config.structure import Structure, located, raise_problems, structure_options
 
 __all__ = [
     "LIST_KINDS",
     "SELECTORS",
     "Config",
     "Section",
-    "Structure",
     "Use",
     "check_combinations",
     "load_config",
-    "located",
-    "raise_problems",
     "section_types",
-    "structure_options",
 ]

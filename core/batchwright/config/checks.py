@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from batchwright.config.config import Config
-from batchwright.config.structure import raise_problems
 
 
 def check_combinations(config: Config, max_model_len: int | None) -> None:
@@ -21,8 +20,7 @@ def check_combinations(config: Config, max_model_len: int | None) -> None:
     Raises:
         ConfigError: Names the options that exclude each other, all of them.
     """
-    problems = [*_step_problems(config, max_model_len), *_section_problems(config)]
-    raise_problems(problems, config.source)
+    config.refuse([*_step_problems(config, max_model_len), *_section_problems(config)])
 
 
 def _step_problems(config: Config, max_model_len: int | None) -> Iterator[tuple[str, str]]:

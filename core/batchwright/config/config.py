@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -11,7 +11,7 @@ from attrs import Factory, frozen
 
 from batchwright.config import sections
 from batchwright.config.sections import Section, section_types
-from batchwright.config.structure import Structure, raise_problems
+from batchwright.config.structure import Structure
 from batchwright.default_plugins import AUTO, DEFAULT_GATES
 from batchwright.exceptions import ConfigError
 from batchwright.sampling_params import SamplingParams
@@ -48,7 +48,7 @@ class Use:
         name: E.g. ``watermark``.
         path: TOML path of its options, e.g. ``gate[1]`` or ``policy.fair``.
         option: The option that selects it, e.g. ``gate[1].use``; empty if none does.
-        options: Its table, not checked yet: see ``structure_options``.
+        options: Its table, not checked yet: see ``Config.build_options``.
     """
 
     kind: str
@@ -56,6 +56,10 @@ class Use:
     path: str
     option: str = ""
     options: Table = Factory(dict)
+
+
+def _nowhere(_path: str) -> None:
+    """The line of every option, where no file has it."""
 
 
 def _entry(kind: str, index: int, name: str, options: Table) -> Use:
@@ -78,7 +82,8 @@ class Config:
             see ``section``.
         options: Options of components that are chosen once, by kind and name.
         base_path: Folder that relative paths start from.
-        source: The file, for messages.
+        source: The file, and maybe overrides, for messages.
+        line_of: Finds the line of the file at which an option stands; None if it has it not.
         file: The TOML file; None if there is none.
     """
 
@@ -97,18 +102,25 @@ class Config:
     options: Mapping[str, Mapping[str, Table]] = Factory(dict)
     base_path: Path = attrs.field(factory=Path, eq=False)
     source: str = attrs.field(default="", eq=False)
+    line_of: Callable[[str], int | None] = attrs.field(default=_nowhere, eq=False)
     file: Path | None = attrs.field(default=None, eq=False)
 
     @classmethod
     def from_dict(
-        cls, mapping: Table, *, base_path: Path | None = None, source: str = ""
+        cls,
+        mapping: Table,
+        *,
+        base_path: Path | None = None,
+        source: str = "",
+        line_of: Callable[[str], int | None] = _nowhere,
     ) -> Config:
         """Build a configuration from what a TOML file holds.
 
         Args:
             mapping: Tables by name; a value of None counts as not given.
             base_path: Folder that relative paths start from; None: the current one.
-            source: The file, for messages.
+            source: The file, and maybe overrides, for messages.
+            line_of: Finds the line of the file at which an option stands.
 
         Raises:
             ConfigError: Something is wrong; names all of it.
@@ -123,8 +135,8 @@ class Config:
             )
         structure = Structure()
         values = _read(structure, _given(mapping))
-        raise_problems(structure.problems, source)
-        config = cls(**values, base_path=base_path or Path(), source=source)
+        config = cls(**values, base_path=base_path or Path(), source=source, line_of=line_of)
+        config.refuse(structure.problems)
         check_combinations(config, config.max_model_len)
         return config
 
@@ -143,6 +155,56 @@ class Config:
     def resolve(self, path: str) -> Path:
         """Make a path of this configuration absolute or relative to the current folder."""
         return self.base_path / Path(path).expanduser()
+
+    def error(self, path: str, message: str) -> ConfigError:
+        """Return the error of one option, with its line where a file has it.
+
+        Args:
+            path: Dotted TOML path, e.g. ``gate[1].fraction``.
+            message: The value that was found, and the expected one.
+        """
+        line = self.line_of(path)
+        name, sign, overrides = self.source.partition(" -o ")
+        place = self.source if line is None else f"{name}:{line}{sign}{overrides}"
+        return ConfigError(message, path=path, source=place)
+
+    def refuse(self, problems: Iterable[tuple[str, str]]) -> None:
+        """Raise one error for all problems; return if there are none.
+
+        Args:
+            problems: TOML path and message of each; see ``error``.
+
+        Raises:
+            ConfigError: There is a problem.
+        """
+        found = list(dict.fromkeys(problems))
+        if len(found) == 1:
+            raise self.error(*found[0])
+        lines = []
+        for path, message in found:
+            line = self.line_of(path)
+            lines.append(f"\n  {path}{'' if line is None else f' (line {line})'}: {message}")
+        if lines:
+            raise ConfigError(f"{len(lines)} problems:{''.join(lines)}", source=self.source)
+
+    def build_options(self, component: Any, table: Table, path: str) -> Any:
+        """Build the options of a component.
+
+        Args:
+            component: Its class.
+            table: Its TOML table, without ``use``.
+            path: Its TOML path, e.g. ``gate[1]``.
+
+        Returns:
+            An instance of ``component.Options``.
+
+        Raises:
+            ConfigError: Unknown keys, wrong types, values out of range: all of them.
+        """
+        structure = Structure()
+        options = structure.build(component.Options, table, path)
+        self.refuse(structure.problems)
+        return options
 
     def section(self, cls: type[S]) -> S:
         """Return a section that a package beside the core declares."""

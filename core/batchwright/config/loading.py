@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +15,7 @@ import attrs
 from batchwright.config.config import LIST_KINDS, Config
 from batchwright.exceptions import ConfigError
 from batchwright.text_file import read_text
-from batchwright.toml_text import parse_toml
+from batchwright.toml_text import line_unless_given, parse_toml
 
 _STEP: Final = re.compile(r"\[\d+\]|[A-Za-z0-9_-]+")
 _KEY: Final = re.compile(r"[A-Za-z0-9_-]+(?:\[\d+\]|\.[A-Za-z0-9_-]+)*")
@@ -32,11 +33,14 @@ def load_config(path: Path | str | None, overrides: Sequence[str] = ()) -> Confi
             wrong; names all that is wrong.
     """
     file = None if path is None else Path(path)
-    table = {} if file is None else parse_toml(read_text(file), str(path))
+    text = "" if file is None else read_text(file)
+    table = parse_toml(text, str(path))
     for override in overrides:
         apply_override(table, override)
     source = " ".join([str(path or ""), *(f"-o {override}" for override in overrides)]).strip()
-    config = Config.from_dict(table, base_path=file and file.parent, source=source)
+    line_of = partial(line_unless_given, text, tuple(overrides))
+    base_path = file and file.parent
+    config = Config.from_dict(table, base_path=base_path, source=source, line_of=line_of)
     return attrs.evolve(config, file=file)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin
@@ -18,9 +17,8 @@ from typing import Any, Final, Literal, Union, get_args, get_origin
 import attrs
 from attrs import Factory, define
 
-from batchwright.exceptions import OUTSIDE, ConfigError
+from batchwright.exceptions import OUTSIDE
 from batchwright.suggest import did_you_mean
-from batchwright.toml_text import line_in_source
 
 RENAMED: Final[Mapping[str, str]] = {
     "policy.priority.displaces": "policy.priority.preempts",
@@ -40,62 +38,6 @@ _WORDS: Final[dict[Any, str]] = {
     Mapping: "a table",
 }
 _ARRAYS: Final = (list, tuple, Sequence)
-
-
-def raise_problems(problems: Iterable[tuple[str, str]], source: str) -> None:
-    """Raise one ConfigError for all problems; return if there are none.
-
-    Args:
-        problems: TOML path and message of each; see ``located``.
-        source: The file that holds it, and maybe overrides.
-
-    Raises:
-        ConfigError: There is a problem.
-    """
-    found = list(dict.fromkeys(problems))
-    if len(found) == 1:
-        raise located(found[0][1], found[0][0], source)
-    lines = []
-    for path, message in found:
-        line = line_in_source(source, path)
-        lines.append(f"\n  {path}{'' if line is None else f' (line {line})'}: {message}")
-    if lines:
-        raise ConfigError(f"{len(lines)} problems:{''.join(lines)}", source=source)
-
-
-def located(message: str, path: str, source: str) -> ConfigError:
-    """The error of one option, with its line where a file has it.
-
-    Args:
-        message: The value that was found, and the expected one.
-        path: Dotted TOML path, e.g. ``gate[1].fraction``.
-        source: The file, and maybe overrides.
-    """
-    line = line_in_source(source, path)
-    name, sign, overrides = source.partition(" -o ")
-    place = source if line is None else f"{name}:{line}{sign}{overrides}"
-    return ConfigError(message, path=path, source=place)
-
-
-def structure_options(component: Any, table: object, path: str, source: str = "") -> Any:
-    """Build the options of a component.
-
-    Args:
-        component: Its class.
-        table: Its TOML table, without ``use``.
-        path: Its TOML path, e.g. ``gate[1]``.
-        source: The file.
-
-    Returns:
-        An instance of ``component.Options``.
-
-    Raises:
-        ConfigError: Unknown keys, wrong types, values out of range: all of them.
-    """
-    structure = Structure()
-    options = structure.build(component.Options, table, path)
-    raise_problems(structure.problems, source)
-    return options
 
 
 def type_name(kind: Any) -> str:
@@ -182,7 +124,7 @@ class Structure:
                 self.note(f"{path}.{name}", "is required")
         if len(self.problems) > before:
             return None
-        return self._asked(path, partial(cls, **values))  # attrs' validators name the option
+        return self._asked(path, cls, **values)  # validators of attrs name the option themselves
 
     def _option(self, field: Any, value: Any, path: str) -> Any:
         """Check each option by itself, so that all mistakes of a table are found at once."""
@@ -190,13 +132,13 @@ class Structure:
         result = self.build(field.type, value, path)
         for check in field.metadata.get("checks", ()):
             if len(self.problems) == before:
-                self._asked(path, partial(check, None, field, result))
+                self._asked(path, check, None, field, result)
         return result
 
-    def _asked(self, path: str, call: Callable[[], Any]) -> Any:
+    def _asked(self, path: str, call: Callable[..., Any], /, *args: Any, **values: Any) -> Any:
         """Call a check or a class; what it raises is a problem."""
         try:
-            return call()
+            return call(*args, **values)
         except OUTSIDE:
             raise
         except BaseException as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 
-from batchwright.answer_form import form_problem
+from batchwright.answer_form import form_problem, is_plain
 from batchwright.exceptions import StepError
 from batchwright.messages import ModelOutput, SchedulerOutput, StepOutputs
 from batchwright.request import TOKEN_TYPECODE, Request, RequestStatus
@@ -85,7 +85,7 @@ class Results:
         Raises:
             StepError: It has not the form of an answer.
         """
-        if (problem := form_problem(output)) is not None:
+        if not is_plain(output) and (problem := form_problem(output)) is not None:
             raise StepError(f"update_from_output() got an answer of another form: {problem}")
         rows = output.sampled_token_ids
         if output.req_ids == ids and len(rows) == len(ids):

@@ -78,7 +78,6 @@ def _check_files(config: Config) -> None:
     ``model.path`` counts as a folder if it looks like a path; else it may be the name
     of an embedded model, which only the executor knows.
     """
-    from batchwright.config import raise_problems
     from batchwright_engine.sections import RunSection
 
     problems = []
@@ -89,4 +88,4 @@ def _check_files(config: Config) -> None:
         folder = config.resolve(model)
         if not folder.is_dir():
             problems.append(("model.path", f"there is no folder {folder}"))
-    raise_problems(problems, config.source)
+    config.refuse(problems)

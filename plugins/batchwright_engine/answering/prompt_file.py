@@ -40,7 +40,7 @@ def prompts_of(config: Config, given: Path | None) -> Path:
     prompts = config.section(RunSection).prompts
     if prompts is None:
         problem = "a run needs prompts; name a file here or with --prompts"
-        raise ConfigError(problem, path="run.prompts", source=config.source)
+        raise config.error("run.prompts", problem)
     return config.resolve(prompts)
 
 
