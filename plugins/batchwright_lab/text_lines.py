@@ -7,7 +7,7 @@ from io import TextIOWrapper
 from pathlib import Path
 
 from batchwright.exceptions import ConfigError
-from batchwright.text_file import check_encoding, not_utf8, opened, unreadable
+from batchwright_plugins.text_file import check_encoding, not_utf8, opened, unreadable
 
 __all__ = ["require_file", "text_lines"]
 

@@ -5,10 +5,14 @@
 ``batchwright.component_checks`` against the plugins.
 """
 
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from pkgutil import resolve_name
+
 from batchwright.config.checks import check_combinations
 from batchwright.config.config import LIST_KINDS, SELECTORS, Config, Use
-from batchwright.config.loading import load_config
 from batchwright.config.sections import Section, section_types
+from batchwright.default_plugins import READER
 
 __all__ = [
     "LIST_KINDS",
@@ -20,3 +24,18 @@ __all__ = [
     "load_config",
     "section_types",
 ]
+
+
+def load_config(path: Path | str | None, overrides: Sequence[str] = ()) -> Config:
+    """Read a configuration from a TOML file.
+
+    Args:
+        path: The file; None for the defaults alone.
+        overrides: ``key.path=value`` each, applied in order, as after ``-o``.
+
+    Raises:
+        ConfigError: The file cannot be read, or something in it or in an override is
+            wrong; names all that is wrong.
+    """
+    read: Callable[..., Config] = resolve_name(READER)
+    return read(path, overrides)

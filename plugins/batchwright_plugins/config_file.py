@@ -12,26 +12,17 @@ from typing import Any, Final
 
 import attrs
 
-from batchwright.config.config import LIST_KINDS, Config
+from batchwright.config import LIST_KINDS, Config
 from batchwright.exceptions import ConfigError
-from batchwright.text_file import read_text
-from batchwright.toml_text import line_unless_given, parse_toml
+from batchwright_plugins.text_file import read_text
+from batchwright_plugins.toml_text import line_unless_given, parse_toml
 
 _STEP: Final = re.compile(r"\[\d+\]|[A-Za-z0-9_-]+")
 _KEY: Final = re.compile(r"[A-Za-z0-9_-]+(?:\[\d+\]|\.[A-Za-z0-9_-]+)*")
 
 
-def load_config(path: Path | str | None, overrides: Sequence[str] = ()) -> Config:
-    """Read a configuration.
-
-    Args:
-        path: The TOML file; None for the defaults alone.
-        overrides: ``key.path=value`` each, applied in order; see ``apply_override``.
-
-    Raises:
-        ConfigError: The file cannot be read, or something in it or in an override is
-            wrong; names all that is wrong.
-    """
+def read_config(path: Path | str | None, overrides: Sequence[str] = ()) -> Config:
+    """Read a configuration; see ``batchwright.config.load_config``."""
     file = None if path is None else Path(path)
     text = "" if file is None else read_text(file)
     table = parse_toml(text, str(path))

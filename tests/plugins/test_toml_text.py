@@ -6,7 +6,7 @@ import pytest
 
 from batchwright.config import load_config
 from batchwright.exceptions import ConfigError
-from batchwright.toml_text import line_of
+from batchwright_plugins.toml_text import line_of
 
 TEXT = '''# a comment = 1
 [scheduler]
