@@ -9,7 +9,6 @@ from typing import Any
 import attrs
 
 from batchwright.clock import Clock, MonotonicClock
-from batchwright.compat import COMPAT
 from batchwright.component_checks import check_components
 from batchwright.component_factory import ComponentFactory, naming
 from batchwright.config import SELECTORS, Config, Use, check_combinations
@@ -30,7 +29,6 @@ from batchwright.protocols import (
     SchedulerBase,
 )
 from batchwright.protocols.components import Components
-from batchwright.scheduler_settings import SchedulerSettings
 
 _log = logging.getLogger("batchwright.config")
 
@@ -86,13 +84,11 @@ class Assembly:
         """
         sizes = self.sizes(model, self._num_blocks(model))
         check_combinations(self.config, sizes.max_model_len)
-        options = _common(SchedulerSettings, self.config.scheduler)
-        settings = SchedulerSettings(**{**options, "compat": COMPAT[options["compat"]]})
         factory = self._factory(output_oracle)
         components = self._components(factory, sizes, estimator)
         scheduler: SchedulerBase = factory.make(self.config.once("scheduler"), sizes)
         with naming(scheduler, SchedulerBase.start):
-            scheduler.start(components, settings, stopwatch or self.clock)
+            scheduler.start(components, self.config.scheduler, stopwatch or self.clock)
         return scheduler
 
     def make_alone(self, use: Use) -> Any:
@@ -147,7 +143,9 @@ class Assembly:
         """The sizes of a run, as far as they are known."""
         lengths = (self.config.max_model_len, model and model.max_model_len)
         max_model_len = min((n for n in lengths if n is not None), default=DEFAULT_MAX_MODEL_LEN)
-        known = _common(Sizes, self.config.scheduler, self.config.kv)
+        sections = (attrs.asdict(s, recurse=False) for s in (self.config.scheduler, self.config.kv))
+        options = {key: value for section in sections for key, value in section.items()}
+        known = {key: options[key] for key in attrs.fields_dict(Sizes) if key in options}
         return Sizes(**{**known, "max_model_len": max_model_len, "num_blocks": num_blocks})
 
     def _num_blocks(self, model: ModelInfo | None) -> int:
@@ -163,12 +161,6 @@ class Assembly:
         if not bytes_per_block:
             problem = "needs a model that says how much a token takes; give kv.num_blocks instead"
         raise self.config.error("kv.memory", problem)
-
-
-def _common(cls: type[Any], *sections: Any) -> dict[str, Any]:
-    """The options of sections that are fields of a class, too."""
-    values = {k: v for s in sections for k, v in attrs.asdict(s, recurse=False).items()}
-    return {name: values[name] for name in attrs.fields_dict(cls) if name in values}
 
 
 def scheduler_from_config(

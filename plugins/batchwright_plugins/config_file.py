@@ -10,8 +10,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-import attrs
-
 from batchwright.config import LIST_KINDS, Config
 from batchwright.exceptions import ConfigError
 from batchwright_plugins.text_file import read_text
@@ -30,9 +28,8 @@ def read_config(path: Path | str | None, overrides: Sequence[str] = ()) -> Confi
         apply_override(table, override)
     source = " ".join([str(path or ""), *(f"-o {override}" for override in overrides)]).strip()
     line_of = partial(line_unless_given, text, tuple(overrides))
-    base_path = file and file.parent
-    config = Config.from_dict(table, base_path=base_path, source=source, line_of=line_of)
-    return attrs.evolve(config, file=file)
+    base_path = Path() if file is None else file.parent
+    return Config(base_path=base_path, source=source, line_of=line_of, file=file).read(table)
 
 
 def apply_override(table: dict[str, Any], override: str) -> None:

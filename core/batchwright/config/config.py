@@ -107,20 +107,22 @@ class Config:
 
     @classmethod
     def from_dict(
-        cls,
-        mapping: Table,
-        *,
-        base_path: Path | None = None,
-        source: str = "",
-        line_of: Callable[[str], int | None] = _nowhere,
+        cls, mapping: Table, *, base_path: Path | None = None, source: str = ""
     ) -> Config:
-        """Build a configuration from what a TOML file holds.
+        """Build a configuration from what a TOML file holds; see ``read``.
 
         Args:
             mapping: Tables by name; a value of None counts as not given.
             base_path: Folder that relative paths start from; None: the current one.
-            source: The file, and maybe overrides, for messages.
-            line_of: Finds the line of the file at which an option stands.
+            source: The file, for messages.
+        """
+        return cls(base_path=base_path or Path(), source=source).read(mapping)
+
+    def read(self, mapping: Table) -> Config:
+        """Return this configuration with what a TOML file holds.
+
+        Args:
+            mapping: Tables by name; a value of None counts as not given.
 
         Raises:
             ConfigError: Something is wrong; names all of it.
@@ -131,12 +133,11 @@ class Config:
             raise ConfigError(
                 f"expected a dict of tables, as in the TOML file, got {mapping!r}; from a file: "
                 "batchwright.assembly.Assembly(batchwright.config.load_config(path)).scheduler()",
-                source=source,
+                source=self.source,
             )
         structure = Structure()
-        values = _read(structure, _given(mapping))
-        config = cls(**values, base_path=base_path or Path(), source=source, line_of=line_of)
-        config.refuse(structure.problems)
+        config = attrs.evolve(self, **_read(structure, _given(mapping)))
+        self.refuse(structure.problems)
         check_combinations(config, config.max_model_len)
         return config
 
