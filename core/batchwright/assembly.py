@@ -11,7 +11,8 @@ import attrs
 from batchwright.clock import Clock, MonotonicClock
 from batchwright.component_checks import check_components
 from batchwright.component_factory import ComponentFactory, naming
-from batchwright.config import SELECTORS, Config, Use, check_combinations
+from batchwright.config import SELECTORS, Config, Use
+from batchwright.config.checks import check_combinations
 from batchwright.config.sections import DEFAULT_MAX_MODEL_LEN, DEFAULT_NUM_BLOCKS
 from batchwright.context import Sizes
 from batchwright.default_plugins import AUTO, DEFAULT_VICTIM

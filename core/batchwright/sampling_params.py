@@ -74,3 +74,4 @@ class SamplingParams:
 
 
 _NUMBERS = [name for name in BOUNDS if hasattr(SamplingParams, name)]
+"""The parameters that have bounds."""

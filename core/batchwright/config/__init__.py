@@ -1,7 +1,7 @@
 """The configuration: TOML to attrs, strictly.
 
 ``load_config`` reads a file, ``Config.from_dict`` takes the same structure as a dict;
-``check_combinations`` checks it against the model, and
+``batchwright.config.checks`` checks it against the model, and
 ``batchwright.component_checks`` against the plugins.
 """
 
@@ -9,21 +9,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from pkgutil import resolve_name
 
-from batchwright.config.checks import check_combinations
 from batchwright.config.config import LIST_KINDS, SELECTORS, Config, Use
-from batchwright.config.sections import Section, section_types
+from batchwright.config.sections import Section
 from batchwright.default_plugins import READER
 
-__all__ = [
-    "LIST_KINDS",
-    "SELECTORS",
-    "Config",
-    "Section",
-    "Use",
-    "check_combinations",
-    "load_config",
-    "section_types",
-]
+__all__ = ["LIST_KINDS", "SELECTORS", "Config", "Section", "Use", "load_config"]
 
 
 def load_config(path: Path | str | None, overrides: Sequence[str] = ()) -> Config:

@@ -8,7 +8,8 @@ from typing import Literal
 import pytest
 from attrs import field, frozen, validators
 
-from batchwright.config import Config, Use, section_types
+from batchwright.config import Config, Use
+from batchwright.config.sections import section_types
 from batchwright.exceptions import ConfigError
 from batchwright.option import option
 from batchwright_engine.sections import RunSection
