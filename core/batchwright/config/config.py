@@ -252,7 +252,7 @@ class Config:
         """The tables of options of components that nothing names."""
         uses = list(self.uses())
         named = {value for use in uses for value in use.options.values() if isinstance(value, str)}
-        selected = {(use.kind, use.name) for use in uses if use.option}
+        selected = {(use.kind, use.name) for use in uses if use.option or use.kind in LIST_KINDS}
         for use in uses:
             is_named = (use.kind, use.name) in selected or use.name in named
             if not is_named and self.once(use.kind).name != AUTO:

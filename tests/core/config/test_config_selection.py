@@ -7,7 +7,7 @@ from attrs import frozen
 
 from batchwright.assembly import Assembly
 from batchwright.component_checks import check_components
-from batchwright.config import Config
+from batchwright.config import Config, Use
 from batchwright.exceptions import ConfigError
 from batchwright.plugin import Gate, SchedulingPolicy, hookimpl
 from batchwright.plugin_manager import PluginManager
@@ -107,3 +107,9 @@ def test_tables_of_components_that_nothing_names_are_told(caplog):
         "set scheduler.policy = 'fair'"
     )
     assert caplog.messages == [expected]
+
+
+def test_component_of_a_list_that_no_option_names_is_in_use():
+    """Code adds observers of its own, which have no option in a file."""
+    own = Use("observer", "own", "own")
+    assert list(Config(observer=(own,)).unselected()) == []
