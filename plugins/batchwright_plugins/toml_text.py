@@ -17,7 +17,9 @@ _DEEP_KEY: Final = re.compile(
     rf"""^[ \t[]*+(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{_MOST_DEPTH}}}""",
     re.MULTILINE,
 )
-_STATEMENT: Final = re.compile(r"\s*(\[{0,2})\s*([^\[\]=#]+?)\s*[\]=]")
+_STATEMENT: Final = re.compile(
+    r"""\s*+(\[{0,2})((?:"[^"]*"|'[^']*'|[^"'\[\]=#])++)[\]=]"""  # a header or a key
+)
 _NAME: Final = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
 _LONG_QUOTES: Final = re.compile(r"\"{3}|'{3}")
 
@@ -90,8 +92,9 @@ def line_of(text: str, path: str) -> int | None:
             continue
         names = [name.strip("\"'") for name in _NAME.findall(statement[2])]
         if statement[1] == "[[":
-            names.append(str(tables[statement[2]]))
-            tables[statement[2]] += 1
+            name = ".".join(names)
+            names.append(str(tables[name]))
+            tables[name] += 1
         if statement[1]:
             here = table = names
         else:
