@@ -8,7 +8,7 @@ from typing import Any
 
 from batchwright.callers.fault_place import place_of_error
 from batchwright.clock import Clock
-from batchwright.config import Config, Use, located, structure_options
+from batchwright.config import Config, Use
 from batchwright.context import Context, Sizes
 from batchwright.exceptions import OUTSIDE, BatchwrightError, PluginError
 from batchwright.plugin_manager import PluginManager
@@ -60,7 +60,7 @@ class ComponentFactory:
         if getattr(found.cls, "reads_truth", False):
             if self._output_oracle is None:
                 problem = f"{use.name!r} reads true output lengths, which only a simulation knows"
-                raise located(problem, use.option, self._config.source)
+                raise self._config.error(use.option, problem)
             parts["output_oracle"] = self._output_oracle
         label = (
             f"{use.kind} {use.name!r} ({found.distribution_label or found.path or found.module})"
@@ -94,7 +94,7 @@ class ComponentFactory:
         sizes: Sizes,
         parts: Mapping[str, Any],
     ) -> Any:
-        options = structure_options(cls, table, path, self._config.source)
+        options = self._config.build_options(cls, table, path)
         subcomponents = self._subcomponents(cls, options, path, sizes)
         ctx = Context(
             label=label,

@@ -9,7 +9,6 @@ from batchwright.assembly import Assembly
 from batchwright.component_factory import naming
 from batchwright.context import Sizes
 from batchwright.default_plugins import AUTO
-from batchwright.exceptions import ConfigError
 from batchwright.protocols import AttentionBackend, Executor, Feature, ModelInfo, ModelSettings
 from batchwright_engine.engine import Engine
 from batchwright_engine.runtimes import check_runtime
@@ -32,7 +31,7 @@ class EngineAssembly(Assembly):
         """
         config = self.config
         if config.model.path is None:
-            raise ConfigError("a run needs a model", path="model.path", source=config.source)
+            raise config.error("model.path", "a run needs a model")
         self.check_runtime("engine")
         unknown = self.sizes(None, num_blocks=0)
         executor = self.make(config.once("executor"), unknown)

@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from batchwright import hookspecs
-from batchwright.config import section_types
+from batchwright.config.sections import section_types
 from batchwright.hookspecs import HOOK_PREFIX, component_kinds
 from batchwright.plugin_manager import PluginManager
 from batchwright.protocols import Component, Lifecycle, WorkerSide
