@@ -60,7 +60,7 @@ def test_a_renamed_method_is_refused_when_the_scheduler_is_made(name: str) -> No
 def test_a_third_queue_is_refused() -> None:
     bench = Bench({})
     bench.scheduler.third = FCFSRequestQueue()
-    with pytest.raises(PluginError, match="has more queues: .*third"):
+    with pytest.raises(PluginError, match=r"has more queues: .*third"):
         check_members(bench.scheduler)
 
 
