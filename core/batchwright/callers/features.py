@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from batchwright.callers.guard import ANYTHING, REASON_OR_NONE, Guard
+from batchwright.callers.guard import ANYTHING, REASON_OR_NONE, Guard, defining
 from batchwright.messages import SchedulerOutput
 from batchwright.protocols import Feature
-from batchwright.protocols.component import defines
 from batchwright.request_view import RequestView
 
 
@@ -61,7 +60,7 @@ class Features:
         Returns:
             Whether any of them listens.
         """
-        told = [f for f in self._features if defines(f, Feature.on_restart)]
-        for feature in told:
-            self._guard.ask(feature, feature.on_restart, ANYTHING)
+        told = defining(self._features, Feature.on_restart)
+        for feature, on_restart in told:
+            self._guard.ask(feature, on_restart, ANYTHING)
         return bool(told)

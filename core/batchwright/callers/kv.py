@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from batchwright.callers.guard import unusable
+from collections.abc import Callable
+
+from batchwright.callers.fault import Fault, name_of
 from batchwright.context import Sizes
+from batchwright.exceptions import PluginError
 from batchwright.protocols import KVManager, Need, PrefixHit
 from batchwright.protocols.kv import NO_HIT
 from batchwright.request import Request
@@ -48,7 +51,7 @@ class BlockPool:
         hit = self.kv.lookup(request.view)
         if not (isinstance(hit, PrefixHit) and 0 <= hit.num_tokens < request.num_tokens):
             expected = f"a PrefixHit of less than {request.num_tokens} tokens"
-            raise unusable(self.kv, self.kv.lookup, hit, expected)
+            raise self._unusable(self.kv.lookup, hit, expected)
         return hit
 
     def need(self, request: Request, hit: PrefixHit, num_computed: int) -> Need:
@@ -67,7 +70,7 @@ class BlockPool:
         step = kv.num_needed(request.view, num_slots, hit)
         full = step if known <= num_slots else kv.num_needed(request.view, known, hit)
         if not (type(step) is type(full) is int):
-            raise unusable(kv, kv.num_needed, (step, full), "a number of blocks")
+            raise self._unusable(kv.num_needed, (step, full), "a number of blocks")
         return Need(step, full)
 
     def admit(self, request: Request, num_computed: int, hit: PrefixHit) -> list[int] | None:
@@ -118,4 +121,10 @@ class BlockPool:
 
     def _check_none(self, answer: object) -> None:
         if answer is not None:
-            raise unusable(self.kv, self.kv.allocate, answer, "block ids, or None")
+            raise self._unusable(self.kv.allocate, answer, "block ids, or None")
+
+    def _unusable(
+        self, method: Callable[..., object], answer: object, expected: str
+    ) -> PluginError:
+        name = name_of(self.kv, method)
+        return Fault.returned(self.kv, name, answer, expected).ending_run()
