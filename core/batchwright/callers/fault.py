@@ -17,6 +17,10 @@ _CORE: Final = f"{Path(__file__).resolve().parents[1]}"
 _log = logging.getLogger("batchwright.faults")
 
 
+class RunEndedError(PluginError):
+    """A component's fault ends the run; no handler on the way takes it for its own."""
+
+
 class Fault(Exception):  # noqa: N818 (never leaves the scheduler)
     """A component's method raised, or gave an answer that is not allowed.
 
@@ -51,22 +55,14 @@ class Fault(Exception):  # noqa: N818 (never leaves the scheduler)
         place = _place_of_answer(component, name)
         return cls(component, name, f"returned {_shown(answer)}, expected {expected}{place}")
 
-    def ending_run(self, addition: str = "") -> PluginError:
-        """Make the exception by which it ends the run."""
-        return PluginError(self.what + addition, where=self.where)
+    def ending_run(self, addition: str = "") -> RunEndedError:
+        """Make the exception by which it ends the run, or prevents its start."""
+        return RunEndedError(self.what + addition, where=self.where)
 
     def log(self, level: int, outcome: str = "") -> None:
         """Log it and its outcome; with the traceback where the level is DEBUG."""
         cause = self.__cause__ if _log.isEnabledFor(logging.DEBUG) else None
         _log.log(level, "%s%s", self, outcome, exc_info=cause)
-
-
-class RequestFault(Exception):  # noqa: N818 (never leaves the scheduler)
-    """A component failed on one request; caught where that request is handled."""
-
-    def __init__(self, detail: str) -> None:
-        self.detail = detail
-        super().__init__(detail)
 
 
 def raise_as_fault(error: BaseException, components: Iterable[Component]) -> None:

@@ -25,13 +25,12 @@ class Features:
         Raises:
             RequestFault: A feature failed on it.
         """
+        ask = self._guard.ask_about_request
         for name, data in request.features.items():
             feature = self._by_name.get(name)
             if feature is None:
                 return f"no feature {name!r} is configured (configured: {sorted(self._by_name)})"
-            reason = self._guard.ask_about_request(
-                feature, feature.check, REASON_OR_NONE, request, data
-            )
+            reason = ask(feature, feature.check, REASON_OR_NONE, request, data)
             if reason is not None:
                 return f"feature {name!r}: {reason}"
         return None

@@ -12,9 +12,9 @@ from typing import Any, Generic, NamedTuple, Never, TypeVar, TypeVarTuple
 
 from attrs import define
 
-from batchwright.callers.fault import Fault, RequestFault, name_of
+from batchwright.callers.fault import Fault, RunEndedError, name_of
 from batchwright.clock import Clock
-from batchwright.exceptions import OUTSIDE, BatchwrightError, PluginError
+from batchwright.exceptions import OUTSIDE, BatchwrightError
 from batchwright.protocols import Component
 from batchwright.protocols.component import defines
 
@@ -45,8 +45,11 @@ REASON_OR_NONE = Expected(
 )
 
 
-class RunEndedError(PluginError):
-    """A component failed too often in a row; no handler on the way takes it for its own."""
+@define
+class RequestFault(Exception):  # noqa: N818 (never leaves the scheduler)
+    """A component failed on one request; caught where that request is handled."""
+
+    detail: str
 
 
 class Guard:
@@ -70,14 +73,13 @@ class Guard:
         num_about_requests: Faults that belonged to a request each.
         slowest: Seconds that the slowest call took, of those that were slow.
         in_row: Faults of each method since it worked last, by path and name.
-        times_calls: Whether calls are timed.
+        slow_after: Seconds after which a call is slow.
     """
 
     def __init__(self, max_in_row: int, slow_after: float | None, clock: Clock) -> None:
         self._max_in_row = max_in_row
-        self._slow_after = slow_after
         self._clock = clock
-        self.times_calls = slow_after is not None
+        self.slow_after = slow_after
         self.in_row: dict[tuple[str, str], int] = {}
         self.counts: dict[str, int] = {}
         self.num_about_requests = 0
@@ -101,7 +103,7 @@ class Guard:
         """Count a fault that belongs to a request, and make its exception."""
         self.num_about_requests += 1
         if _log.isEnabledFor(logging.DEBUG):
-            fault.log(logging.WARNING)
+            fault.log(logging.WARNING)  # which is shown where no handler is set up
         return RequestFault(str(fault))
 
     def count(self, fault: Fault) -> None:
@@ -119,11 +121,8 @@ class Guard:
         self.in_row[place] = num_faults = self.in_row.get(place, 0) + 1
         fault.log(logging.WARNING, f" (fault {num_faults} in a row)")
         if num_faults >= self._max_in_row:
-            raise RunEndedError(
-                f"{fault.what}; {num_faults} faults in a row end the run "
-                "(scheduler.max_component_faults)",
-                where=fault.where,
-            ) from fault.__cause__
+            end = f"; {num_faults} faults in a row end the run (scheduler.max_component_faults)"
+            raise fault.ending_run(end) from fault.__cause__
 
     def timed(
         self, component: Component, method: Callable[[*Args], Answer], *args: *Args
@@ -134,7 +133,7 @@ class Guard:
             return method(*args)
         finally:
             seconds = self._clock.now() - start
-            if self._slow_after is not None and seconds > self._slow_after:
+            if seconds > (self.slow_after or 0):
                 self._note_slow(f"{component.ctx.label}: {name_of(component, method)}()", seconds)
 
     def _note_slow(self, where: str, seconds: float) -> None:
@@ -142,7 +141,7 @@ class Guard:
         slowest = self.slowest.get(where, 0.0)
         if seconds >= 2 * slowest:
             message = "%s took %.3g s (scheduler.slow_component_seconds = %g)"
-            _log.warning(message, where, seconds, self._slow_after)
+            _log.warning(message, where, seconds, self.slow_after)
         self.slowest[where] = max(slowest, seconds)
 
     def _raise_about_request(self, fault: Fault) -> Never:
@@ -175,8 +174,8 @@ class Caller(Generic[Outcome]):
         """Call a component's method, and return its answer if it is one that is expected."""
         guard = self._guard
         try:
-            timed = guard.times_calls
-            answer = guard.timed(component, method, *args) if timed else method(*args)
+            is_timed = guard.slow_after is not None
+            answer = guard.timed(component, method, *args) if is_timed else method(*args)
         except (RunEndedError, *OUTSIDE):
             raise
         except BaseException as error:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import wraps
 from typing import Final, NamedTuple
 
-from batchwright.callers.fault import Fault, RequestFault, name_of
-from batchwright.callers.guard import ANYTHING, YES_OR_NO, Expected, Guard
+from batchwright.callers.fault import Fault, name_of
+from batchwright.callers.guard import ANYTHING, YES_OR_NO, Expected, Guard, RequestFault
 from batchwright.protocols import SchedulingPolicy
 from batchwright.protocols.component import defines
 from batchwright.queues import as_sort_key
@@ -17,13 +17,7 @@ from batchwright.request_view import RequestView
 from batchwright.step_view import StepView
 from batchwright.verdicts import Preempt
 
-
-def _is_hashable(answer: object) -> bool:
-    hash(answer)  # raises if it is not
-    return True
-
-
-_HASHABLE: Final = Expected(_is_hashable, "something hashable")
+_HASHABLE: Final = Expected(lambda answer: hash(answer) is not None, "something hashable")
 
 
 class RunningOrder(NamedTuple):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from attrs import define, field
 
-from batchwright.callers.fault import RequestFault
 from batchwright.callers.features import Features
 from batchwright.callers.gates import Gates
+from batchwright.callers.guard import RequestFault
 from batchwright.callers.kv import BlockPool
 from batchwright.callers.resources import Resources
 from batchwright.exceptions import RequestRefusedError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from attrs import define
 
-from batchwright.callers.fault import RequestFault
 from batchwright.callers.gates import Gates, Objection
+from batchwright.callers.guard import RequestFault
 from batchwright.callers.kv import BlockPool
 from batchwright.callers.resources import Resources
 from batchwright.protocols import PrefixHit

@@ -6,7 +6,7 @@ from operator import attrgetter
 
 from attrs import define
 
-from batchwright.callers.fault import RequestFault
+from batchwright.callers.guard import RequestFault
 from batchwright.callers.kv import BlockPool
 from batchwright.callers.limits import Limits
 from batchwright.callers.policy import Policy

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from batchwright.callers.fault import RequestFault
-from batchwright.callers.guard import Expected
+from batchwright.callers.guard import Expected, RequestFault
 from batchwright.callers.policy import Policy
 from batchwright.queues import Ticket
 from batchwright.request import Request, RequestStatus
