@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from batchwright.callers.fault_place import place_of_error
+from batchwright.callers.fault import place_of_error
 from batchwright.clock import Clock
 from batchwright.config import Config, Use
 from batchwright.context import Context, Sizes
