@@ -16,7 +16,7 @@ SEEDS = range(100)
 
 
 def decisions(base: Any, seed: int) -> list[Any]:
-    """Play a random workload; return the grants, preemptions and ends of each step."""
+    """Play a random workload; return the scheduled tokens, preemptions and ends of each step."""
     chance = random.Random(seed)
     bench = Bench({}, base, num_blocks=chance.choice([14, 30, 65]), max_num_seqs=4)
     arrivals = sorted(

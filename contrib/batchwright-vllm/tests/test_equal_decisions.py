@@ -15,7 +15,7 @@ SEEDS = range(21)
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_decisions_are_those_of_stock_vllm(family: str) -> None:
-    """Grants, blocks, preemptions and ends of every step."""
+    """Scheduled tokens, blocks, preemptions and ends of every step."""
     for seed in SEEDS:
         workload = make(family, seed)
         stock = play(workload, Peer(workload.setup))
