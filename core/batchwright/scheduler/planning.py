@@ -7,6 +7,7 @@ from batchwright.request import Request
 from batchwright.scheduler.in_flight import InFlightStep
 from batchwright.scheduler.state import State
 from batchwright.scheduler.step_in_progress import StepInProgress
+from batchwright.step_record import StepRecord
 
 
 def commit_plan(state: State) -> SchedulerOutput:
@@ -120,3 +121,20 @@ def _count_usage(request: Request, num_tokens: int, num_new_tokens: int) -> None
         usage.prefill_tokens += num_tokens
     else:
         usage.add_decode_tokens(num_tokens)
+
+
+def record_of(plan: SchedulerOutput, step: StepInProgress, state: State) -> StepRecord:
+    """Return a plan and its circumstances, for observers."""
+    return StepRecord(
+        plan=plan,
+        view=state.view,
+        budget=step.budget,
+        visited=step.num_new_tokens,
+        num_batched=step.num_batched,
+        new_blocks=step.tables,
+        waiting_reasons=state.waiting.new_reasons,
+        shortage=step.shortage,
+        stopped_by=step.stopped_by,
+        preempted_for=step.preempted_for,
+        admitted=step.admitted,
+    )

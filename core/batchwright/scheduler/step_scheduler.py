@@ -15,9 +15,9 @@ from batchwright.protocols import SchedulerBase
 from batchwright.protocols.components import Components
 from batchwright.request import Request, RequestStatus
 from batchwright.scheduler.parts import Parts
-from batchwright.scheduler.planning import commit_plan
+from batchwright.scheduler.planning import commit_plan, record_of
 from batchwright.scheduler.progress_guard import ProgressGuard
-from batchwright.scheduler.services import SchedulerServices, SchedulerView, record_of
+from batchwright.scheduler.services import SchedulerServices
 from batchwright.scheduler.state import State
 from batchwright.scheduler.step import Step
 from batchwright.scheduler.turn import Turns
@@ -44,14 +44,11 @@ class StepScheduler(SchedulerBase):
         sizes, slow_after = self.sizes, settings.slow_component_seconds
         self._guard = Guard(settings.max_component_faults, slow_after, stopwatch)
         self._state = state = State(components, settings, sizes, self.clock, self._guard)
-        self.requests, self.bell = state.requests, state.bell
-        self.view = state.view = SchedulerView(state)
+        self.requests, self.bell, self.view = state.requests, state.bell, state.view
         if not self.batches_decodes:
             state.decode_batch.is_enabled = False
-        parts = self._parts = Parts(state, self._guard)
-        self._step = Step(
-            state, parts.ending, parts.preemption, parts.running_scan, parts.waiting_scan
-        )
+        parts = self._parts = Parts(state)
+        self._step = Step(state, parts)
         blamed = (*components,) if self.batches_decodes else (*components, self)
         turns = self._turns = Turns(state, parts.ending, blamed)
         self._scheduling, self._updating = turns.of("schedule()"), turns.of("update_from_output()")
@@ -60,7 +57,7 @@ class StepScheduler(SchedulerBase):
             component.ctx.bind(self._services, component)
         for component in (*components, self):
             set_up(component)
-        if not parts.blocks.fits(sizes.max_model_len):
+        if not state.blocks.fits(sizes.max_model_len):
             _log.warning(
                 "the KV pool holds %d tokens, less than max_model_len = %d: a request that "
                 "outgrows it ends with finish reason 'length', detail 'kv_capacity'",
@@ -103,7 +100,7 @@ class StepScheduler(SchedulerBase):
             parts.running_scan.run(step)
         plan = commit_plan(state)
         if state.components.features:
-            parts.features.build_metadata(plan)
+            state.features.build_metadata(plan)
             state.has_changed = True
         parts.progress_guard.after_step(plan)
         if state.events.on_step.listeners:
@@ -113,7 +110,7 @@ class StepScheduler(SchedulerBase):
     def update_from_output(self, plan: SchedulerOutput, output: ModelOutput) -> StepOutputs:
         with self._updating:
             outputs = self._parts.results.commit(plan, output)
-            if output.extras and self._parts.features.update_from_worker(output.extras):
+            if output.extras and self._state.features.update_from_worker(output.extras):
                 self._state.has_changed = True
             if self._state.events.on_outputs.listeners:
                 self._state.events.on_outputs(outputs)
@@ -122,7 +119,7 @@ class StepScheduler(SchedulerBase):
     def recover(self) -> None:
         with self._turns.of("recover()"):
             self._parts.preemption.preempt_all()
-            if self._parts.features.on_restart():
+            if self._state.features.on_restart():
                 self._state.has_changed = True
 
     def _check_depth(self) -> None:

@@ -35,7 +35,7 @@ from batchwright.protocols.control import Caps
 from batchwright.queues import KeyedQueue, WaitingQueue
 from batchwright.request import RequestStatus
 from batchwright.request_view import RequestView
-from batchwright.scheduler.services import SchedulerView
+from batchwright.scheduler.state import SchedulerView
 from batchwright.testing import Driver, ScriptedExecutor, make_plugin, make_request
 from batchwright.verdicts import ADMIT, Defer, Preempt, Stop
 from batchwright_plugins.kv import Lru, PagedKV, Sha256
