@@ -89,11 +89,8 @@ class RunningScan:
                 self._allocate(request, 1, step)
         elif growing or filling:
             new = state.kv.allocate_decodes([*map(_view, growing)], [*map(_view, filling)])
-            tables = step.tables
             for request, block_ids in zip(growing, new, strict=True):
-                tables[request.request_id] = block_ids
-                if request.usage is not None:
-                    request.usage.change_num_blocks(len(block_ids))
+                step.add_blocks(request, block_ids)
 
     def _in_order(self, requests: list[Request]) -> list[Request]:
         """Put requests in the policy's order; one that makes it fail is ended."""
@@ -155,9 +152,7 @@ class RunningScan:
         """
         block_ids = self._state.blocks.extend(request, request.num_computed_tokens + num_tokens)
         if block_ids:
-            step.tables[request.request_id] = block_ids
-            if request.usage is not None:
-                request.usage.change_num_blocks(len(block_ids))
+            step.add_blocks(request, block_ids)
         return block_ids is not None
 
     def _make_room(self, request: Request, step: StepInProgress) -> bool:

@@ -92,10 +92,6 @@ class StepInProgress:
     def num_scheduled_tokens(self) -> int:
         return self.budget - self.num_tokens_left
 
-    @property
-    def num_admitted(self) -> int:
-        return len(self.admitted)
-
     def cut(self, caps: Caps) -> None:
         """Lower what may be scheduled, at the beginning of a step."""
         if caps.num_tokens is not None:
@@ -154,6 +150,12 @@ class StepInProgress:
             self.num_prefill_tokens_left -= num_tokens
         else:
             self.num_decode_tokens_left -= num_tokens
+
+    def add_blocks(self, request: Request, block_ids: list[int]) -> None:
+        """Note new blocks of a running request."""
+        self.tables[request.request_id] = block_ids
+        if request.usage is not None:
+            request.usage.change_num_blocks(len(block_ids))
 
     def admit(self, request: Request, table: list[int]) -> None:
         """Note that a scheduled request came in with this step, with its whole table."""

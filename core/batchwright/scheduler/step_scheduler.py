@@ -50,8 +50,7 @@ class StepScheduler(SchedulerBase):
         parts = self._parts = Parts(state)
         self._step = Step(state, parts)
         blamed = (*components,) if self.batches_decodes else (*components, self)
-        turns = self._turns = Turns(state, parts.ending, blamed)
-        self._scheduling, self._updating = turns.of("schedule()"), turns.of("update_from_output()")
+        self._turns = Turns(state, parts.ending, blamed)
         self._services = SchedulerServices(state)
         for component in (*components, *components.subcomponents(), self):
             component.ctx.bind(self._services, component)
@@ -81,7 +80,7 @@ class StepScheduler(SchedulerBase):
         if not self._turns.doing:
             self._check_depth()
         state = self._state
-        with self._scheduling:
+        with self._turns.of("schedule()"):
             try:
                 return self._plan_step()
             finally:
@@ -108,7 +107,7 @@ class StepScheduler(SchedulerBase):
         return plan
 
     def update_from_output(self, plan: SchedulerOutput, output: ModelOutput) -> StepOutputs:
-        with self._updating:
+        with self._turns.of("update_from_output()"):
             outputs = self._parts.results.commit(plan, output)
             if output.extras and self._state.features.update_from_worker(output.extras):
                 self._state.has_changed = True
