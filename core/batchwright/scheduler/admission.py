@@ -111,12 +111,12 @@ class Admission:
         try:
             if state.policy.keeps_accounts:
                 request.usage = state.usage.open(state.policy.account(request.view))
-            fault = state.waiting.add(request)
-        except RequestFault as failure:
-            fault = failure
+            state.waiting.add(request)
+        except RequestFault as fault:
             state.waiting.await_answer(request)  # a place to be ended from
-        if fault is None and parked is not None:
+            state.events.on_add(request.view)
+            self._ending.fail(request, fault)
+            return
+        if parked is not None:
             state.waiting.park(request, parked.key, parked.reason)
         state.events.on_add(request.view)
-        if fault is not None:
-            self._ending.fail(request, fault)

@@ -163,5 +163,7 @@ class AdmissionAttempt:
         if request.num_cached_tokens is None:
             request.num_cached_tokens = hit.num_tokens
             request.scheduled_time = step.now
-        state.start_running(request)
+        request.running_order = state.num_admissions
+        state.num_admissions += 1
+        state.running[request.request_id] = request
         return state.paused.pop(request.request_id, None) is not None

@@ -21,10 +21,28 @@ class BeginStep:
     _state: State
     _ending: Ending
 
-    def settle(self, now: float) -> None:
+    def run(self, bypass: Bypass) -> StepInProgress:
+        """Begin a step under the budget and the controls' caps.
+
+        Args:
+            bypass: Choices of plugins that this step does without.
+        """
+        state = self._state
+        state.step.now = now = state.clock.now()
+        self._settle(now)
+        budget, num_seqs = state.settings.max_num_scheduled_tokens, state.sizes.max_num_seqs
+        step = StepInProgress(budget, num_seqs, now, bypass)
+        if state.components.controls and state.requests and not bypass.limits:
+            for caps in state.controls.caps(state.view):
+                step.cut(caps)
+        state.step = step
+        if state.to_end:
+            self._ending.end_requested()
+        return step
+
+    def _settle(self, now: float) -> None:
         """Take in what came since the last step: signals and timers."""
         state = self._state
-        state.step.now = now
         while state.signals:
             state.has_changed = True
             state.waiting.wake(state.signals.popleft())
@@ -38,20 +56,3 @@ class BeginStep:
                 state.timers.on_timer(component, payload)
         if state.groups.next_expiry <= now:
             state.groups.purge(now)
-
-    def begin(self, bypass: Bypass) -> StepInProgress:
-        """Begin a step under the budget and the controls' caps.
-
-        Args:
-            bypass: Choices of plugins that this step does without.
-        """
-        state = self._state
-        budget, num_seqs = state.settings.max_num_scheduled_tokens, state.sizes.max_num_seqs
-        step = StepInProgress(budget, num_seqs, state.step.now, bypass)
-        if state.components.controls and state.requests and not bypass.limits:
-            for caps in state.controls.caps(state.view):
-                step.cut(caps)
-        state.step = step
-        if state.to_end:
-            self._ending.end_requested()
-        return step

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from operator import attrgetter
 
 from attrs import define
 
-from batchwright.request import Request, RequestStatus
+from batchwright.request import RequestStatus
 from batchwright.scheduler.ending import Ending
 from batchwright.scheduler.in_flight import BlockTable, InFlightStep
 from batchwright.scheduler.preemption import Preemption
@@ -114,14 +115,10 @@ class Failures:
         for step in steps:
             step.dropped |= frozenset(names)
         state.step = StepInProgress(now=state.step.now)  # they leave no plan that is being made
-        for request in sorted((state.requests[name] for name in names), key=_running_order):
+        live = [state.requests[name] for name in names]
+        for request in sorted(live, key=attrgetter("running_order"), reverse=True):
             if request.request_id in state.running:
                 self._preemption.preempt(request, "executor")
             elif request.request_id in state.paused:
                 self._preemption.reclaim(request)
         state.step = state.idle_step
-
-
-def _running_order(request: Request) -> int:
-    """Order requests so that the last admitted one is first, and returns behind others."""
-    return -request.running_order

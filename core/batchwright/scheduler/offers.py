@@ -48,7 +48,7 @@ class NotNow:
 
 
 Outcome = Reject | Wait | Deferred | NotNow | None
-"""What came of an attempt to admit a request; None: it runs, or has ended."""
+"""The outcome of an attempt to admit a request; None: it runs, or has ended."""
 
 
 class Offer(NamedTuple):

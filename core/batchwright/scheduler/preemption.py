@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from attrs import define
 
+from batchwright.callers.guard import RequestFault
 from batchwright.request import Request, RequestStatus
 from batchwright.scheduler.ending import Ending
 from batchwright.scheduler.state import RunningRequests, State
@@ -127,6 +128,8 @@ class Preemption:
             state.waiting.await_answer(request)  # a place to be ended from
             self._ending.finish(request, RequestStatus.FINISHED_LENGTH, "kv_capacity")
             return
-        fault = state.waiting.requeue(request)
-        if fault is not None:
+        try:
+            state.waiting.requeue(request)
+        except RequestFault as fault:
+            state.waiting.await_answer(request)
             self._ending.fail(request, fault)

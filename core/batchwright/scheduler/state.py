@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar, cast
@@ -67,6 +66,7 @@ class State:
         to_end: Requests to end, how and why, once what is going on is done.
         signals: Keys that came between steps; other threads may add.
         bell: Rings when other threads brought something.
+        num_admissions: Requests that were admitted so far.
         view: The state as components see it.
     """
 
@@ -92,8 +92,7 @@ class State:
     counts: Counts = field(init=False, factory=Counts)
     admission_paused: bool = field(init=False, default=False)
     has_changed: bool = field(init=False, default=True)
-    _next_running_order: int = field(init=False, default=0)
-    _least_free_blocks: int = field(init=False, default=sys.maxsize)
+    num_admissions: int = field(init=False, default=0)
 
     def __attrs_post_init__(self) -> None:
         self._make_callers()
@@ -129,12 +128,6 @@ class State:
         self.events = Events(components, guard)
         self.timers = Timers(guard)
 
-    def start_running(self, request: Request) -> None:
-        """Append a request to those that run."""
-        request.running_order = self._next_running_order
-        self._next_running_order += 1
-        self.running[request.request_id] = request
-
     def signal(self, key: str) -> None:
         """Have a key heeded at the next step; from any thread.
 
@@ -148,10 +141,9 @@ class State:
 
     def note_used_blocks(self) -> None:
         """Keep the most blocks that were in use."""
-        free = self.kv.num_free_blocks
-        if free < self._least_free_blocks:
-            self._least_free_blocks = free
-            self.counts.most_used_blocks = self.kv.num_usable_blocks - free
+        num_used = self.kv.num_usable_blocks - self.kv.num_free_blocks
+        if num_used > self.counts.most_used_blocks:
+            self.counts.most_used_blocks = num_used
 
 
 class RunningRequests(Running):

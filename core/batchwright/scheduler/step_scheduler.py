@@ -77,9 +77,12 @@ class StepScheduler(SchedulerBase):
     # -- The step ----------------------------------------------------------------
 
     def schedule(self) -> SchedulerOutput:
-        if not self._turns.doing:
-            self._check_depth()
-        state = self._state
+        state, depth = self._state, self.pipeline_depth
+        if not self._turns.doing and len(state.in_flight.steps) >= depth:
+            raise StepError(
+                f"{depth} plan(s) are in flight; call update_from_output() first "
+                f"(scheduler.pipeline_depth = {depth})"
+            )
         with self._turns.of("schedule()"):
             try:
                 return self._plan_step()
@@ -90,8 +93,7 @@ class StepScheduler(SchedulerBase):
     def _plan_step(self) -> SchedulerOutput:
         state, parts = self._state, self._parts
         bypass = parts.progress_guard.bypass()
-        parts.begin_step.settle(state.clock.now())
-        step = parts.begin_step.begin(bypass)
+        step = parts.begin_step.run(bypass)
         if state.has_changed:
             parts.policy_preemption.run()
         self.plan(self._step)
@@ -120,13 +122,6 @@ class StepScheduler(SchedulerBase):
             self._parts.preemption.preempt_all()
             if self._state.features.on_restart():
                 self._state.has_changed = True
-
-    def _check_depth(self) -> None:
-        if len(self._state.in_flight.steps) >= self.pipeline_depth:
-            raise StepError(
-                f"{self.pipeline_depth} plan(s) are in flight; call update_from_output() first "
-                f"(scheduler.pipeline_depth = {self.pipeline_depth})"
-            )
 
     # -- Requests ----------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from batchwright.callers.guard import Expected, RequestFault
+from batchwright.callers.guard import Expected
 from batchwright.callers.policy import Policy
 from batchwright.queues import Ticket
 from batchwright.request import Request, RequestStatus
@@ -69,27 +69,27 @@ class WaitingRequests:
         """Requests that wait for the outside, if nothing runs: for a key, or for a resource."""
         return self.num_parked + self._num_short
 
-    def add(self, request: Request) -> RequestFault | None:
+    def add(self, request: Request) -> None:
         """Queue a new request.
 
-        Returns:
-            The fault if the policy failed on it: it is to be ended then.
+        Raises:
+            RequestFault: The policy failed on it; it is not queued.
         """
-        return self._enter_queue(request, self._policy.enqueue(request.view))
+        self._policy.enqueue(request.view)
+        self._enter(request)
 
-    def requeue(self, request: Request) -> RequestFault | None:
+    def requeue(self, request: Request) -> None:
         """Queue a preempted request.
 
-        Returns:
-            The fault if the policy failed on it: it is to be ended then.
+        Raises:
+            RequestFault: The policy failed on it; it is not queued.
         """
-        fault = self._enter_queue(request, self._policy.requeue(request.view))
-        if fault is None:
-            self.new_reasons[request.request_id] = request.waiting_reason
-        return fault
+        self._policy.requeue(request.view)
+        self._enter(request)
+        self.new_reasons[request.request_id] = request.waiting_reason
 
     def await_answer(self, request: Request) -> None:
-        """Keep a preempted request out of the queue: a step in flight will answer it."""
+        """Keep a request out of the queue: a step in flight will answer it, or it is to end."""
         self._enter(request)
         self._aside[request.request_id] = _Aside(None)
         self.num_unanswered += 1
@@ -184,13 +184,6 @@ class WaitingRequests:
     def forget(self, request: Request) -> None:
         """Drop what the queue remembers of an ended request."""
         self._queue.forget(request.view)
-
-    def _enter_queue(self, request: Request, fault: RequestFault | None) -> RequestFault | None:
-        if fault is None:
-            self._enter(request)
-        else:
-            self.await_answer(request)  # a place to be ended from
-        return fault
 
     def _enter(self, request: Request) -> None:
         self._arrivals[request.request_id] = request
