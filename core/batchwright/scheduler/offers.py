@@ -80,9 +80,7 @@ class Offers:
         is_paused = request.request_id in self._state.paused
         return NO_HIT if is_paused else self._state.blocks.lookup(request)
 
-    def make(
-        self, request: Request, hit: PrefixHit, step: StepInProgress
-    ) -> Offer | Reject | Wait | Deferred | NotNow:
+    def make(self, request: Request, hit: PrefixHit, step: StepInProgress) -> Offer | Outcome:
         """Return what a request would get now, or the outcome if it is not admitted."""
         state, view = self._state, self._state.view
         computed = max(request.num_computed_tokens, hit.num_tokens)
@@ -135,7 +133,7 @@ class Offers:
             return True
         return any(r.num_futile_preemptions >= most for r in step.unfinished.values())
 
-    def outcome_of(self, objection: Objection) -> Reject | Wait | Deferred | NotNow:
+    def outcome_of(self, objection: Objection) -> Outcome:
         """Return the outcome that a gate's objection leads to."""
         match objection:
             case Stop():

@@ -34,7 +34,7 @@ class Results:
     _failures: Failures
 
     def commit(self, plan: SchedulerOutput, output: ModelOutput) -> StepOutputs:
-        """Commit the oldest plan in step.
+        """Commit the oldest plan in flight.
 
         Raises:
             StepError: It is another plan's turn, or the answer is none; then nothing

@@ -16,7 +16,6 @@ from batchwright.protocols.components import Components
 from batchwright.request import Request, RequestStatus
 from batchwright.scheduler.parts import Parts
 from batchwright.scheduler.planning import commit_plan, record_of
-from batchwright.scheduler.progress_guard import ProgressGuard
 from batchwright.scheduler.services import SchedulerServices
 from batchwright.scheduler.state import State
 from batchwright.scheduler.step import Step
@@ -35,6 +34,7 @@ class StepScheduler(SchedulerBase):
 
     Attributes:
         batches_decodes: True if decodes may be advanced together, without ``Step.schedule``.
+        progress_guard: The guard against steps without progress; counts its interventions.
     """
 
     batches_decodes: ClassVar[bool] = False
@@ -49,6 +49,7 @@ class StepScheduler(SchedulerBase):
             state.decode_batch.is_enabled = False
         parts = self._parts = Parts(state)
         self._step = Step(state, parts)
+        self.progress_guard = parts.progress_guard
         blamed = (*components,) if self.batches_decodes else (*components, self)
         self._turns = Turns(state, parts.ending, blamed)
         self._services = SchedulerServices(state)
@@ -148,8 +149,8 @@ class StepScheduler(SchedulerBase):
         self._state.bell.ring()
 
     def reset_prefix_cache(self) -> bool:
-        self._turns.refuse_within("reset_prefix_cache()")
-        return self._state.kv.reset_prefix_cache()
+        with self._turns.of("reset_prefix_cache()"):
+            return self._state.kv.reset_prefix_cache()
 
     def close(self) -> None:
         for component in self._state.components:
@@ -163,21 +164,16 @@ class StepScheduler(SchedulerBase):
         return list(self._state.running.values())
 
     @property
-    def progress_guard(self) -> ProgressGuard:
-        """The guard against steps without progress, with its count of interventions."""
-        return self._parts.progress_guard
-
-    @property
     def has_signals(self) -> bool:
         return bool(self._state.signals)
 
     @property
     def awaits_outside(self) -> bool:
-        return self._parts.progress_guard.awaits_outside
+        return self.progress_guard.awaits_outside
 
     @property
     def awaits_resource(self) -> bool:
-        return self._parts.progress_guard.awaits_resource
+        return self.progress_guard.awaits_resource
 
     @property
     def fault_counts(self) -> dict[str, int]:

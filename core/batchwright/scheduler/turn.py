@@ -40,18 +40,7 @@ class Turns:
         """Begin a call of that name; leaving the context ends it.
 
         Raises:
-            StepError: Something is going on.
-        """
-        if self.doing:
-            self.refuse_within(call)
-        self.doing, self._thread = call, get_ident()
-        return self
-
-    def refuse_within(self, call: str) -> None:
-        """Refuse what a component, or another thread, calls in the middle of something else.
-
-        Raises:
-            StepError: Something is going on.
+            StepError: A component, or another thread, calls in the middle of something else.
         """
         if self.doing and self._thread != get_ident():
             raise StepError(
@@ -60,6 +49,8 @@ class Turns:
             )
         if self.doing:
             raise StepError(f"{call} was called from within {self.doing}")
+        self.doing, self._thread = call, get_ident()
+        return self
 
     def __enter__(self) -> None:
         """The call has begun with ``of``."""
