@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from attrs import evolve
-
 from batchwright.callers.guard import YES_OR_NO, Expected, Guard
 from batchwright.protocols import Gate, Need, PrefixHit
 from batchwright.protocols.component import defines
@@ -21,7 +19,6 @@ _ARRIVAL_VERDICT: Final = Expected(
     lambda answer: isinstance(answer, Admit | Reject | Wait), "Admit, Reject or Wait"
 )
 _OPEN_OR_CLOSED: Final = YES_OR_NO._replace(words="True (open) or False (closed)")
-
 
 Objection = Defer | Stop | Reject | Wait
 """The first verdict on a request that is not Admit; its reason names the gate."""
@@ -95,8 +92,13 @@ class Gates:
 def _objection(gate: Gate, verdict: Objection) -> Objection:
     reason = f"gate {gate.name!r}: {verdict.reason}".rstrip(": ")
     match verdict:
-        case Defer(until=str(key)):
-            reason += f" (deferred until {key!r})"
+        case Defer(until=None):
+            return Defer(reason=reason)
+        case Defer(until=key):
+            return Defer(key, f"{reason} (deferred until {key!r})")
         case Wait(key=key):
-            reason += f" (waits for {key!r})"
-    return evolve(verdict, reason=reason)
+            return Wait(key, f"{reason} (waits for {key!r})")
+        case Stop():
+            return Stop(reason)
+        case Reject():
+            return Reject(reason)
