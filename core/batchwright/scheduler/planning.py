@@ -18,7 +18,7 @@ def commit_plan(state: State) -> SchedulerOutput:
     cached = _cached_requests(step, batch.data if batch else CachedRequestData(), visited)
     plan = SchedulerOutput(
         state.step_id,
-        _new_requests(step),
+        _new_requests(step) if step.admitted else [],
         cached,
         step.tokens,
         step.num_scheduled_tokens,
