@@ -303,7 +303,6 @@ def test_core_is_small() -> None:
     assert lines_of_code(CORE) < MAX_CORE_LINES
 
 
-@pytest.mark.xfail(reason="the services came in; the scans become smaller", strict=True)
 def test_scheduler_is_small() -> None:
     assert lines_of_code(CORE / "scheduler") < MAX_SCHEDULER_LINES
 

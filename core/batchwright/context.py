@@ -7,7 +7,7 @@ import random
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attrs import frozen
+from attrs import define, field, frozen
 
 from batchwright.clock import Clock
 
@@ -50,6 +50,7 @@ class Sizes:
     enable_prefix_caching: bool = True
 
 
+@define(eq=False, slots=False, kw_only=True, repr=False)
 class Context:
     """The access of one component to what all components share. One a component.
 
@@ -67,31 +68,21 @@ class Context:
         log: A logger named after the component.
     """
 
-    def __init__(
-        self,
-        *,
-        label: str,
-        path: str,
-        slot: int,
-        clock: Clock,
-        seed: str,
-        sizes: Sizes,
-        folder: Path = Path(),
-        config: Config | None = None,
-    ) -> None:
-        self.label = label
-        self.path = path
-        self.slot = slot
-        self.clock = clock
-        self.random = random.Random(seed)
-        self._seed = seed
-        self.sizes = sizes
-        self.folder = folder
-        self.config = config
-        self.components: dict[str, Any] = {}
-        self.log = logging.getLogger(f"batchwright.{label.split(' (')[0]}")
-        self._services: RuntimeServices | None = None
-        self._component: Component | None = None
+    label: str
+    path: str
+    slot: int
+    clock: Clock
+    _seed: str
+    sizes: Sizes
+    folder: Path = Path()
+    config: Config | None = None
+    components: dict[str, Any] = field(init=False, factory=dict)
+    _services: RuntimeServices | None = field(init=False, default=None)
+    _component: Component | None = field(init=False, default=None)
+
+    def __attrs_post_init__(self) -> None:
+        self.random = random.Random(self._seed)
+        self.log = logging.getLogger(f"batchwright.{self.label.split(' (')[0]}")
 
     def bind(self, services: RuntimeServices, component: Component) -> None:
         """Connect to the engine that runs the component; done before ``setup`` is called."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Reversible, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -10,18 +10,10 @@ if TYPE_CHECKING:
     from batchwright.request_view import RequestView
 
 
-class Running(Protocol):
+class Running(Collection["RequestView"], Reversible["RequestView"], Protocol):
     """Running requests in order of admission; no copy is made."""
 
     __slots__ = ()
-
-    def __len__(self) -> int: ...
-
-    def __iter__(self) -> Iterator[RequestView]: ...
-
-    def __reversed__(self) -> Iterator[RequestView]: ...
-
-    def __contains__(self, request: object) -> bool: ...
 
 
 class StepView(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from batchwright.callers.guard import YES_OR_NO, Expected, Guard, defining
 from batchwright.protocols import Gate, Need, PrefixHit
@@ -19,17 +19,8 @@ _ARRIVAL_VERDICT: Final = Expected(
 )
 _OPEN_OR_CLOSED: Final = YES_OR_NO._replace(words="True (open) or False (closed)")
 
-
-class Objection(NamedTuple):
-    """The first verdict on a request that is not Admit.
-
-    Args:
-        verdict: The verdict.
-        reason: Its reason, with the gate's name.
-    """
-
-    verdict: Defer | Stop | Reject | Wait
-    reason: str
+Objection = Defer | Stop | Reject | Wait
+"""The first verdict on a request that is not Admit; its reason names the gate."""
 
 
 class Gates:
@@ -81,5 +72,16 @@ class Gates:
         return None
 
 
-def _objection(gate: Gate, verdict: Defer | Stop | Reject | Wait) -> Objection:
-    return Objection(verdict, f"gate {gate.name!r}: {verdict.reason}".rstrip(": "))
+def _objection(gate: Gate, verdict: Objection) -> Objection:
+    reason = f"gate {gate.name!r}: {verdict.reason}".rstrip(": ")
+    match verdict:
+        case Defer(until=None):
+            return Defer(reason=reason)
+        case Defer(until=key):
+            return Defer(key, f"{reason} (deferred until {key!r})")
+        case Wait(key=key):
+            return Wait(key, f"{reason} (waits for {key!r})")
+        case Stop():
+            return Stop(reason)
+        case Reject():
+            return Reject(reason)

@@ -76,13 +76,21 @@ class Policy:
         self._add, self._requeue = add, requeue
         self._running_key, self._running_to_preempt = running_key, running_to_preempt
 
-    def enqueue(self, request: RequestView) -> RequestFault | None:
-        """Queue a new request; if that fails it is not queued, and the fault is returned."""
-        return self._queue_by(self._add, request)
+    def enqueue(self, request: RequestView) -> None:
+        """Queue a new request.
 
-    def requeue(self, request: RequestView) -> RequestFault | None:
-        """Queue a preempted request; if that fails it is not queued, and the fault is returned."""
-        return self._queue_by(self._requeue, request)
+        Raises:
+            RequestFault: The policy failed on it; it is not queued.
+        """
+        self._queue_by(self._add, request)
+
+    def requeue(self, request: RequestView) -> None:
+        """Queue a preempted request.
+
+        Raises:
+            RequestFault: The policy failed on it; it is not queued.
+        """
+        self._queue_by(self._requeue, request)
 
     def head(self, is_queued: Expected) -> RequestView | None:
         """Return the request that is served next; None if the queue fails."""
@@ -125,14 +133,8 @@ class Policy:
         """
         return self._guard.ask_about_request(self._policy, self._policy.account, _HASHABLE, request)
 
-    def _queue_by(
-        self, method: Callable[[RequestView], bool], request: RequestView
-    ) -> RequestFault | None:
-        try:
-            if self._guard.ask_about_request(self._policy, method, ANYTHING, request):
-                return None
-        except RequestFault as fault:
-            return fault
-        # It would wait for ever, and nothing would tell.
-        name = name_of(self._policy, method)
-        return self._guard.about_request(Fault(self._policy, name, "did not queue the request"))
+    def _queue_by(self, method: Callable[[RequestView], bool], request: RequestView) -> None:
+        if not self._guard.ask_about_request(self._policy, method, ANYTHING, request):
+            # It would wait for ever, and nothing would tell.
+            name = name_of(self._policy, method)
+            raise self._guard.about_request(Fault(self._policy, name, "did not queue the request"))

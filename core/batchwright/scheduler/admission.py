@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from attrs import define, field
 
-from batchwright.callers.features import Features
-from batchwright.callers.gates import Gates
 from batchwright.callers.guard import RequestFault
-from batchwright.callers.kv import BlockPool
-from batchwright.callers.resources import Resources
 from batchwright.exceptions import RequestRefusedError
 from batchwright.request import Request
 from batchwright.request_checks import field_problem
@@ -24,18 +20,10 @@ class Admission:
 
     Args:
         state: The requests, by place.
-        blocks: The pool.
-        gates: Judge arrivals.
-        features: Check what a request says to them.
-        resources: Say which requests they could never serve.
         ending: Ends a request that the policy failed on.
     """
 
     _state: State
-    _blocks: BlockPool
-    _gates: Gates
-    _features: Features
-    _resources: Resources
     _ending: Ending
     _sound: SamplingParams | None = field(init=False, default=None)
 
@@ -50,7 +38,11 @@ class Admission:
             problem = field_problem(request) or self._misuse(request) or self._never(request)
             if problem is None:
                 self._fill_in(request)
-                problem, parked = self._judge(request)
+                objection = self._state.gates.pre_enqueue(request.view)
+                if isinstance(objection, Wait):
+                    parked = objection
+                elif objection is not None:
+                    problem = objection.reason
         except RequestFault as fault:
             problem = fault.detail
         if problem is not None:
@@ -81,7 +73,8 @@ class Admission:
             if problem is not None:
                 return problem
             self._sound = params
-        num_tokens, longest = request.num_prompt_tokens, self._state.sizes.max_model_len - 1
+        state, num_tokens = self._state, request.num_prompt_tokens
+        longest = state.sizes.max_model_len - 1
         if num_tokens < 1:
             return "its prompt is empty"
         if num_tokens > longest:
@@ -89,14 +82,14 @@ class Admission:
                 f"its prompt of {num_tokens} tokens exceeds max_model_len - 1 = {longest} "
                 "(one position is left for an output)"
             )
-        blocks = self._blocks
+        blocks = state.blocks
         if not blocks.fits(num_tokens):
             return (
                 f"its prompt of {num_tokens} tokens needs "
                 f"{blocks.num_blocks_for(num_tokens)} KV blocks and the pool has "
                 f"{blocks.kv.num_usable_blocks} usable ones (kv.num_blocks, kv.memory)"
             )
-        return self._features.check(request.view) or self._resources.never(request.view)
+        return state.features.check(request.view) or state.resources.never(request.view)
 
     def _fill_in(self, request: Request) -> None:
         """Give a request what the scheduler knows and its caller need not."""
@@ -109,47 +102,21 @@ class Admission:
         request.max_total_tokens = request.num_prompt_tokens + request.max_tokens
         request.component_data.extend([None] * state.num_slots)
 
-    def _judge(self, request: Request) -> tuple[str | None, Wait | None]:
-        """Ask the gates that judge arrivals.
-
-        Returns:
-            The reason why the request is refused, or None; the verdict by which it waits
-            for a key, or None.
-
-        Raises:
-            RequestFault: A gate fails on it.
-        """
-        objection = self._gates.pre_enqueue(request.view)
-        if objection is None:
-            return None, None
-        verdict, reason = objection
-        if not isinstance(verdict, Wait):
-            return reason, None
-        return None, Wait(verdict.key, f"{reason} (waits for {verdict.key!r})")
-
     def _enqueue(self, request: Request, parked: Wait | None) -> None:
         state = self._state
         state.requests[request.request_id] = request
         state.has_changed = True
         if request.group is not None:
             state.groups.enter(request.group)
-        fault = self._open_account(request)
-        if fault is None:
-            fault = state.waiting.add(request)
-        else:
+        try:
+            if state.policy.keeps_accounts:
+                request.usage = state.usage.open(state.policy.account(request.view))
+            state.waiting.add(request)
+        except RequestFault as fault:
             state.waiting.await_answer(request)  # a place to be ended from
-        if fault is None and parked is not None:
+            state.events.on_add(request.view)
+            self._ending.fail(request, fault)
+            return
+        if parked is not None:
             state.waiting.park(request, parked.key, parked.reason)
         state.events.on_add(request.view)
-        if fault is not None:
-            self._ending.fail(request, fault)
-
-    def _open_account(self, request: Request) -> RequestFault | None:
-        """Open the account that pays for a request; return the fault of a policy that fails."""
-        if self._state.policy.keeps_accounts:
-            try:
-                key = self._state.policy.account(request.view)
-            except RequestFault as fault:
-                return fault
-            request.usage = self._state.usage.open(key)
-        return None

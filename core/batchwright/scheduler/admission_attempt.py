@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 from attrs import define
 
-from batchwright.callers.gates import Gates, Objection
 from batchwright.callers.guard import RequestFault
-from batchwright.callers.kv import BlockPool
-from batchwright.callers.resources import Resources
 from batchwright.protocols import PrefixHit
 from batchwright.request import Request, RequestStatus
-from batchwright.scheduler.admission_outcome import (
-    ADMITTED,
-    ENDED,
-    Deferred,
-    NotNow,
-    Outcome,
-    Rejected,
-)
 from batchwright.scheduler.ending import Ending
-from batchwright.scheduler.making_room import Giving, MakingRoom
-from batchwright.scheduler.offers import Offer, Offers
+from batchwright.scheduler.making_room import MakingRoom
+from batchwright.scheduler.offers import NotNow, Offer, Offers, Outcome
+from batchwright.scheduler.policy_preemption import PolicyPreemption
 from batchwright.scheduler.state import State
 from batchwright.scheduler.step_in_progress import StepInProgress
+from batchwright.verdicts import Reject
 
 
 @define(eq=False, slots=False)
@@ -36,110 +29,86 @@ class AdmissionAttempt:
 
     Args:
         state: The requests, by place.
-        gates: Asked before its prefix is looked up.
         offers: Say what it would get.
-        resources: Reserved with the blocks.
-        blocks: The pool.
         ending: Returns what it has reserved, and ends it if a component wishes.
-        making_room: Finds requests that give way.
+        policy_preemption: Has others give way.
     """
 
     _state: State
-    _gates: Gates
     _offers: Offers
-    _resources: Resources
-    _blocks: BlockPool
     _ending: Ending
-    _making_room: MakingRoom
+    _policy_preemption: PolicyPreemption
 
     def run(self, request: Request, step: StepInProgress) -> Outcome:
         """Try to admit a request, and say what came of it."""
         try:
             return self._try(request, step)
         except RequestFault as fault:
-            return Rejected(fault.detail)
+            return Reject(fault.detail)
 
     def _try(self, request: Request, step: StepInProgress) -> Outcome:
-        giving = self._making_room.begin(step.seat_from) if step.seat_from is not None else None
-        objection = self._candidate(request, giving, step)
-        if objection is not None:
-            return self._offers.outcome_of(objection)
+        state, room = self._state, None
+        if step.seat_from is not None:
+            room = self._room_for(request, step.seat_from)
+        if not step.bypass.gates:
+            with nullcontext() if room is None else room.supposed():
+                objection = state.gates.pre_filter(request.view, state.view)
+            if objection is not None:
+                return self._offers.outcome_of(objection)
         if request.request_id in step.yielded:
             return NotNow("it yielded in this step", len(step.yielded))
         hit = self._offers.lookup(request)
-        if giving is not None:
-            return self._admit_in_place_of(request, hit, giving, None, step)
+        if room is not None:
+            return self._admit_in(room, hit, None)
         offer = self._offers.make(request, hit, step)
         if isinstance(offer, Offer):
             return self._reserve(request) or self._admit(request, offer, step)
-        if isinstance(offer, NotNow) and offer.lacks_blocks and self._making_room.can_help(request):
-            giving = self._making_room.begin(None)
-            return self._admit_in_place_of(request, hit, giving, offer, step)
-        return offer
+        if not isinstance(offer, NotNow) or not offer.lacks_blocks:
+            return offer
+        if not self._policy_preemption.may_give_room(request):
+            return offer
+        return self._admit_in(self._room_for(request), hit, offer)
 
-    def _candidate(
-        self, request: Request, giving: Giving | None, step: StepInProgress
-    ) -> Objection | None:
-        if step.bypass.gates:
-            return None
-        if giving is None:
-            return self._gates.pre_filter(request.view, self._state.view)
-        with self._making_room.supposed(giving, step):
-            return self._gates.pre_filter(request.view, self._state.view)
+    def _room_for(self, request: Request, seat: Request | None = None) -> MakingRoom:
+        return MakingRoom(self._state, self._policy_preemption, request, seat)
 
-    def _admit_in_place_of(
-        self,
-        request: Request,
-        hit: PrefixHit,
-        giving: Giving,
-        held: NotNow | None,
-        step: StepInProgress,
-    ) -> Outcome:
+    def _admit_in(self, room: MakingRoom, hit: PrefixHit, held: NotNow | None) -> Outcome:
         """Admit a request if others can give it what it lacks; else nothing changes.
 
         Args:
-            request: The newcomer.
+            room: The newcomer, and those that give way so far.
             hit: The tokens that the prefix cache holds of it.
-            giving: Those that give way so far.
             held: The outcome if they are not enough; None: as the gates say first.
-            step: The step.
         """
-        room = self._making_room
-        offer = self._offer_by(request, hit, giving, held, step)
+        request = room.newcomer
+        offer = self._offer_in(room, hit, held)
         if not isinstance(offer, Offer):
             return offer
         if (shortage := self._reserve(request)) is not None:
             return shortage
-        is_there = room.is_there(giving, offer.hit, offer.need.num_step_blocks)
+        is_there = room.is_there(offer.hit, offer.need.num_step_blocks)
         if not is_there or self._ending.has_to_end(request):
             self._ending.release_resources(request)
         if request.finish is not None:
-            return ENDED
-        room.carry_out(giving)
+            return None
+        room.carry_out()
         if not is_there:
             return NotNow("the blocks that it needs come back when a step in flight is done")
-        return self._admit(request, self._up_to_date(request, offer), step)
+        return self._admit(request, self._up_to_date(request, offer), self._state.step)
 
-    def _offer_by(
-        self,
-        request: Request,
-        hit: PrefixHit,
-        giving: Giving,
-        held: NotNow | None,
-        step: StepInProgress,
-    ) -> Offer | Outcome:
+    def _offer_in(self, room: MakingRoom, hit: PrefixHit, held: NotNow | None) -> Offer | Outcome:
         """Add requests that give way until a newcomer has all that it lacks."""
-        room = self._making_room
+        request, giving = room.newcomer, self._policy_preemption
         while True:
-            if held is None or giving.num_blocks:
-                supposed_hit = room.supposed_hit(giving, hit, step)
-                with room.supposed(giving, step):
-                    offer = self._offers.make(request, supposed_hit, step)
+            if held is None or room.num_blocks:
+                supposed_hit = room.supposed_hit(hit)
+                with room.supposed():
+                    offer = self._offers.make(request, supposed_hit, self._state.step)
                 if not isinstance(offer, NotNow) or not offer.lacks_blocks:
                     return offer
                 held = held or offer
-            if not (room.can_help(request) and room.widen(giving, request, step)):
-                room.give_up(request)
+            if not (giving.may_give_room(request) and room.widen()):
+                giving.note_no_room(request)
                 return held
 
     def _up_to_date(self, request: Request, offer: Offer) -> Offer:
@@ -147,34 +116,30 @@ class AdmissionAttempt:
         hit = self._offers.lookup(request)
         computed = max(request.num_computed_tokens, hit.num_tokens)
         num_tokens = min(offer.num_tokens, request.num_tokens - computed)
-        return Offer(hit, self._blocks.need(request, hit, computed + num_tokens), num_tokens)
+        need = self._state.blocks.need(request, hit, computed + num_tokens)
+        return Offer(hit, need, num_tokens)
 
-    def _reserve(self, request: Request) -> Outcome | None:
+    def _reserve(self, request: Request) -> Outcome:
         """Reserve the resources of a request; None if it has them all."""
-        shortage = self._resources.reserve(request.view)
+        shortage = self._state.resources.reserve(request.view)
         if shortage is None:
             return None
         if shortage.has_released:
             self._state.has_changed = True
-        key, reason = shortage.key, shortage.reason
-        if key is not None:
-            return Deferred(key, f"{reason} (deferred until {key!r})", lacks_resource=True)
-        return self._offers.without_room(request, reason, lacks_resource=True)
+        return self._offers.without_resource(request, shortage.key, shortage.reason)
 
     def _admit(self, request: Request, offer: Offer, step: StepInProgress) -> Outcome:
         """Give a request its blocks; its resources are reserved."""
         state, ending = self._state, self._ending
         if ending.has_to_end(request):
             ending.release_resources(request)
-            return ENDED
+            return None
         hit, need, num_tokens = offer
         computed = max(request.num_computed_tokens, hit.num_tokens)
-        table = self._blocks.admit(request, computed + num_tokens, hit)
+        table = state.blocks.admit(request, computed + num_tokens, hit)
         if table is None:
             ending.release_resources(request)
-            return self._offers.without_room(
-                request, "not enough free KV blocks", lacks_blocks=True
-            )
+            return self._offers.without_blocks(request)
         num_new_tokens = request.num_tokens - computed
         request.num_computed_tokens = computed
         was_paused = self._start(request, hit, step)
@@ -184,8 +149,8 @@ class AdmissionAttempt:
             request.usage.cached_tokens += hit.num_tokens
             request.usage.change_num_blocks(need.num_step_blocks if was_paused else len(table))
         state.events.on_admit(request.view, hit.num_tokens, need.num_step_blocks)
-        # One that is ended here leaves the plan: no other request counts on its blocks yet.
-        return ENDED if ending.has_to_end(request) else ADMITTED
+        ending.has_to_end(request)  # no other request counts on its blocks yet
+        return None
 
     def _start(self, request: Request, hit: PrefixHit, step: StepInProgress) -> bool:
         """Let a request run; return whether it had paused."""
@@ -198,5 +163,7 @@ class AdmissionAttempt:
         if request.num_cached_tokens is None:
             request.num_cached_tokens = hit.num_tokens
             request.scheduled_time = step.now
-        state.start_running(request)
+        request.running_order = state.num_admissions
+        state.num_admissions += 1
+        state.running[request.request_id] = request
         return state.paused.pop(request.request_id, None) is not None

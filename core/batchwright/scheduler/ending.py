@@ -5,8 +5,6 @@ from __future__ import annotations
 from attrs import define
 
 from batchwright.callers.guard import RequestFault
-from batchwright.callers.kv import BlockPool
-from batchwright.callers.resources import Resources
 from batchwright.protocols.kv import DetachCause
 from batchwright.request import Finish, Request, RequestStatus
 from batchwright.scheduler.state import State
@@ -18,13 +16,9 @@ class Ending:
 
     Args:
         state: The requests, by place.
-        blocks: The pool.
-        resources: Released when a request leaves its seat.
     """
 
     _state: State
-    _blocks: BlockPool
-    _resources: Resources
 
     def finish(self, request: Request, status: RequestStatus, detail: str) -> None:
         """End a live request: at once for its caller, its blocks when nothing uses them."""
@@ -41,7 +35,7 @@ class Ending:
         request.status = status
         request.finish = finish = Finish(status, detail)
         request.finish_time = state.clock.now()
-        self._blocks.kv.forget(request.view)
+        state.kv.forget(request.view)
         state.waiting.forget(request)
         del state.requests[request.request_id]
         state.finished_ids.append(request.request_id)
@@ -93,9 +87,8 @@ class Ending:
         was_planned = state.step.take_out(request)
         if was_planned and not state.compat.keeps_victims_hashes:
             # What this step was to compute of it will not be computed.
-            self._blocks.kv.unpublish(request.view, request.num_computed_tokens)
-        if self._resources:
-            self.release_resources(request)
+            state.kv.unpublish(request.view, request.num_computed_tokens)
+        self.release_resources(request)
 
     def give_up_blocks(self, request: Request, cause: DetachCause) -> None:
         """Return the blocks of a request that does not run to the pool."""
@@ -107,6 +100,6 @@ class Ending:
 
     def release_resources(self, request: Request) -> None:
         """Release all that a request has reserved."""
-        if self._resources:
+        if self._state.resources:
             self._state.has_changed = True
-            self._resources.unreserve(request.view)
+            self._state.resources.unreserve(request.view)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from operator import attrgetter
 
 from attrs import define
 
-from batchwright.callers.kv import BlockPool
-from batchwright.request import Request, RequestStatus
+from batchwright.request import RequestStatus
 from batchwright.scheduler.ending import Ending
 from batchwright.scheduler.in_flight import BlockTable, InFlightStep
 from batchwright.scheduler.preemption import Preemption
@@ -25,13 +25,11 @@ class Failures:
 
     Args:
         state: The requests, by place.
-        blocks: The pool.
         ending: Ends requests.
         preemption: Has requests wait again.
     """
 
     _state: State
-    _blocks: BlockPool
     _ending: Ending
     _preemption: Preemption
 
@@ -61,7 +59,7 @@ class Failures:
                 detail = str(errors[request.request_id])
                 if request.finish is None:
                     self._ending.finish(request, RequestStatus.FINISHED_ERROR, detail)
-        self._blocks.kv.unpublish_blocks(list(void))
+        state.kv.unpublish_blocks(list(void))
         spoilt = dict.fromkeys(name for name, table in tables if not void.keys().isdisjoint(table))
         self._rewind([name for name in spoilt if name in state.requests], steps)
 
@@ -77,7 +75,7 @@ class Failures:
             names.update((new.req_id, None) for new in plan.scheduled_new_reqs)
             names.update(dict.fromkeys(plan.scheduled_cached_reqs.resumed_req_ids))
         live = [state.requests[name] for name in names if name in state.requests]
-        tables = [(r.request_id, self._blocks.table(r)) for r in live]
+        tables = [(r.request_id, state.blocks.table(r)) for r in live]
         return [*tables, *steps[0].returned, *state.in_flight.deferred_tables()]
 
     def _add_void(
@@ -96,7 +94,7 @@ class Failures:
         Returns:
             Whether the fault is its own: not if it was computed from blocks that are void.
         """
-        size = self._blocks.block_size
+        size = self._state.blocks.block_size
         own = [table for request_id, table in tables if request_id == name]
         if any(not void.keys().isdisjoint(table[: starts[name] // size]) for table in own):
             return False
@@ -117,14 +115,10 @@ class Failures:
         for step in steps:
             step.dropped |= frozenset(names)
         state.step = StepInProgress(now=state.step.now)  # they leave no plan that is being made
-        for request in sorted((state.requests[name] for name in names), key=_running_order):
+        live = [state.requests[name] for name in names]
+        for request in sorted(live, key=attrgetter("running_order"), reverse=True):
             if request.request_id in state.running:
                 self._preemption.preempt(request, "executor")
             elif request.request_id in state.paused:
                 self._preemption.reclaim(request)
         state.step = state.idle_step
-
-
-def _running_order(request: Request) -> int:
-    """Order requests so that the last admitted one is first, and returns behind others."""
-    return -request.running_order

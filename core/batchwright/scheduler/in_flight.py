@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from attrs import define
+from attrs import define, field
 
 from batchwright.decode_batch import BatchStep
 from batchwright.messages import SchedulerOutput
@@ -40,6 +40,7 @@ class InFlightStep:
     returned: Sequence[BlockTable] = ()
 
 
+@define(eq=False, slots=False)
 class InFlight:
     """Steps in flight; blocks that they touch are freed when they are done.
 
@@ -48,11 +49,10 @@ class InFlight:
         failed_ids: Requests that the last updated step could not compute.
     """
 
-    def __init__(self, kv: KVManager) -> None:
-        self._kv = kv
-        self.steps: deque[InFlightStep] = deque()
-        self.failed_ids: list[str] = []
-        self._deferred: dict[int, list[BlockTable]] = {}
+    _kv: KVManager
+    steps: deque[InFlightStep] = field(init=False, factory=deque)
+    failed_ids: list[str] = field(init=False, factory=list)
+    _deferred: dict[int, list[BlockTable]] = field(init=False, factory=dict)
 
     @property
     def defers_frees(self) -> bool:

@@ -1,21 +1,54 @@
-"""Offers: the tokens and blocks that a waiting request would get now."""
+"""Offers: the tokens and blocks that a waiting request would get now, or why it gets none."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from attrs import define
+from attrs import define, frozen
 
-from batchwright.callers.gates import Gates, Objection
-from batchwright.callers.kv import BlockPool
-from batchwright.callers.limits import Limits
+from batchwright.callers.gates import Objection
 from batchwright.protocols import Need, PrefixHit
 from batchwright.protocols.kv import NO_HIT
 from batchwright.request import Request
-from batchwright.scheduler.admission_outcome import Deferred, NotNow, Outcome, Parked, Rejected
 from batchwright.scheduler.state import State
 from batchwright.scheduler.step_in_progress import StepInProgress
 from batchwright.verdicts import Defer, Reject, Stop, Wait
+
+
+@frozen
+class Deferred:
+    """The request is put aside until ``signal(key)``.
+
+    Args:
+        key: The key.
+        reason: Shown wherever it is asked why the request waits.
+        lacks_resource: Whether it waits for a resource that other requests give back.
+    """
+
+    key: str
+    reason: str
+    lacks_resource: bool = False
+
+
+@frozen
+class NotNow:
+    """The request keeps its place, and the scan stops, unless others may pass it.
+
+    Args:
+        reason: Shown wherever it is asked why the request waits.
+        max_passed: The scan goes on behind it while fewer than this were passed over.
+        lacks_blocks: Whether it would be admitted if there were more free blocks.
+        lacks_resource: Whether it lacks a resource that names no key.
+    """
+
+    reason: str
+    max_passed: int = 0
+    lacks_blocks: bool = False
+    lacks_resource: bool = False
+
+
+Outcome = Reject | Wait | Deferred | NotNow | None
+"""The outcome of an attempt to admit a request; None: it runs, or has ended."""
 
 
 class Offer(NamedTuple):
@@ -38,58 +71,53 @@ class Offers:
 
     Args:
         state: The requests, by place.
-        gates: Asked once the size of a request is known.
-        limits: Cut its tokens.
-        blocks: The pool.
     """
 
     _state: State
-    _gates: Gates
-    _limits: Limits
-    _blocks: BlockPool
 
     def lookup(self, request: Request) -> PrefixHit:
         """Return what the prefix cache holds of a request that has no blocks."""
         is_paused = request.request_id in self._state.paused
-        return NO_HIT if is_paused else self._blocks.lookup(request)
+        return NO_HIT if is_paused else self._state.blocks.lookup(request)
 
     def make(self, request: Request, hit: PrefixHit, step: StepInProgress) -> Offer | Outcome:
         """Return what a request would get now, or the outcome if it is not admitted."""
+        state, view = self._state, self._state.view
         computed = max(request.num_computed_tokens, hit.num_tokens)
         num_tokens, reason = self._num_tokens(request, request.num_tokens - computed, step)
         if num_tokens <= 0:
             return NotNow(reason)
-        need = self._blocks.need(request, hit, computed + num_tokens)
-        view = self._state.view
+        need = state.blocks.need(request, hit, computed + num_tokens)
         if not step.bypass.gates:
-            objection = self._gates.filter(request.view, need, hit, view)
-            if objection is not None and isinstance(objection.verdict, Stop):
+            objection = state.gates.filter(request.view, need, hit, view)
+            if isinstance(objection, Stop):
                 # What does not fit may be passed by what does, if so configured.
-                return self.without_room(request, objection.reason, lacks_blocks=True)
+                return self.without_blocks(request, objection.reason)
             if objection is not None:
                 return self.outcome_of(objection)
-        if need.num_step_blocks > view.num_free_blocks:
-            return self.without_room(request, "not enough free KV blocks", lacks_blocks=True)
+        num_free_blocks = view.num_free_blocks
+        if need.num_step_blocks > num_free_blocks:
+            return self.without_blocks(request)
         if (step.unfinished or request.num_preemptions) and self._must_fit(request, step):
             wanted = need.num_full_blocks
-            if wanted + view.num_owed_blocks > view.num_free_blocks:
+            if wanted + view.num_owed_blocks > num_free_blocks:
                 reason = f"preempted again and again, it must fit as a whole: {wanted} blocks"
-                return self.without_room(request, reason, lacks_blocks=True)
+                return self.without_blocks(request, reason)
         return Offer(hit, need, num_tokens)
 
     def _num_tokens(
         self, request: Request, num_new_tokens: int, step: StepInProgress
     ) -> tuple[int, str]:
         """Return the tokens that a request may get, and the reason if it gets none."""
-        num_tokens = num_new_tokens
+        state, num_tokens = self._state, num_new_tokens
         if not step.bypass.limits:
-            num_tokens = self._limits.cut(request.view, num_tokens, self._state.view)
+            num_tokens = state.limits.cut(request.view, num_tokens, state.view)
         if num_tokens <= 0:
             return 0, "a limit allows it no tokens in this step"
         allowance = step.allowance(num_tokens)
         if allowance <= 0:
             return 0, "a control's cap on prefill tokens is reached"
-        if allowance < num_tokens and not self._state.sizes.enable_chunked_prefill:
+        if allowance < num_tokens and not state.sizes.enable_chunked_prefill:
             return 0, "its prompt does not fit into what is left of the step's budget"
         return allowance, ""
 
@@ -107,28 +135,27 @@ class Offers:
 
     def outcome_of(self, objection: Objection) -> Outcome:
         """Return the outcome that a gate's objection leads to."""
-        verdict, reason = objection
-        match verdict:
+        match objection:
             case Stop():
-                return NotNow(reason)
+                return NotNow(objection.reason)
             case Defer(until=None):
-                return NotNow(reason, self._state.settings.scan_window)
+                return NotNow(objection.reason, self._state.settings.scan_window)
             case Defer(until=key):
-                return Deferred(str(key), f"{reason} (deferred until {key!r})")
-            case Wait(key=key):
-                return Parked(key, f"{reason} (waits for {key!r})")
-            case Reject():
-                return Rejected(reason)
+                return Deferred(str(key), objection.reason)
+            case _:
+                return objection
 
-    def without_room(
-        self,
-        request: Request,
-        reason: str,
-        *,
-        lacks_blocks: bool = False,
-        lacks_resource: bool = False,
-    ) -> NotNow:
-        """Return the outcome for want of room; so many may pass it, in a step and in all."""
+    def without_blocks(self, request: Request, reason: str = "not enough free KV blocks") -> NotNow:
+        """Return the outcome for want of blocks."""
+        return NotNow(reason, self._max_passed(request), lacks_blocks=True)
+
+    def without_resource(self, request: Request, key: str | None, reason: str) -> Deferred | NotNow:
+        """Return the outcome for want of a resource, which may name a key."""
+        if key is not None:
+            return Deferred(key, f"{reason} (deferred until {key!r})", lacks_resource=True)
+        return NotNow(reason, self._max_passed(request), lacks_resource=True)
+
+    def _max_passed(self, request: Request) -> int:
+        """Return how many may pass a request without room in a step; it knows how many did."""
         settings = self._state.settings
-        max_passed = settings.backfill if request.num_bypassed < settings.max_bypasses else 0
-        return NotNow(reason, max_passed, True, lacks_blocks, lacks_resource)
+        return settings.backfill if request.num_bypassed < settings.max_bypasses else 0

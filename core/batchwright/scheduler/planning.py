@@ -7,36 +7,30 @@ from batchwright.request import Request
 from batchwright.scheduler.in_flight import InFlightStep
 from batchwright.scheduler.state import State
 from batchwright.scheduler.step_in_progress import StepInProgress
+from batchwright.step_record import StepRecord
 
 
 def commit_plan(state: State) -> SchedulerOutput:
     """Commit a step: counts advance, the plan is in flight."""
     step = state.step
-    visited = (
-        [state.requests[request_id] for request_id in step.num_new_tokens]
-        if step.num_new_tokens
-        else []
-    )
-    new = [r for r in step.admitted.values() if not r.on_executor] if step.admitted else []
+    visited = [state.requests[request_id] for request_id in step.num_new_tokens]
     batch = state.decode_batch.advance(step.tables) if step.num_batched else None
+    cached = _cached_requests(step, batch.data if batch else CachedRequestData(), visited)
     plan = SchedulerOutput(
         state.step_id,
-        [_new_request(state, request) for request in new] if new else [],
-        _cached_requests(step, batch.data if batch else CachedRequestData(), visited),
+        _new_requests(step) if step.admitted else [],
+        cached,
         step.tokens,
         step.num_scheduled_tokens,
         step.draft_tokens,
         step.preempted_ids,
         state.finished_ids,
     )
-    for request in new:
-        request.on_executor = True
     state.finished_ids = []
     _count(state, plan.total_num_scheduled_tokens)
     sampling = _advance(state, visited)
-    if batch is None:
-        requests = visited
-    else:
+    requests = visited
+    if batch is not None:
         requests = batch.requests + visited if visited else batch.requests
         for request in batch.watched:
             state.token_timers.note(request)
@@ -46,16 +40,23 @@ def commit_plan(state: State) -> SchedulerOutput:
     return plan
 
 
-def _new_request(state: State, request: Request) -> NewRequestData:
-    return NewRequestData(
-        request.request_id,
-        request.prompt_token_ids,
-        request.sampling_params,
-        state.step.tables[request.request_id],
-        request.num_computed_tokens,
-        request.output_token_ids,
-        request.adapter,
-    )
+def _new_requests(step: StepInProgress) -> list[NewRequestData]:
+    """Tell of admitted requests that the executor does not know; it knows them from now on."""
+    told = []
+    for request in step.admitted.values():
+        if not request.on_executor:
+            request.on_executor = True
+            data = NewRequestData(
+                request.request_id,
+                request.prompt_token_ids,
+                request.sampling_params,
+                step.tables[request.request_id],
+                request.num_computed_tokens,
+                request.output_token_ids,
+                request.adapter,
+            )
+            told.append(data)
+    return told
 
 
 def _cached_requests(
@@ -112,11 +113,26 @@ def _count_usage(request: Request, num_tokens: int, num_new_tokens: int) -> None
     again = request.high_water - request.num_computed_tokens
     again = min(num_tokens, again) if again > 0 else 0
     request.num_recomputed_tokens += again
-    usage = request.usage
-    if usage is None:
-        return
-    usage.recomputed_tokens += again
-    if num_new_tokens > 1:
-        usage.prefill_tokens += num_tokens
-    else:
-        usage.add_decode_tokens(num_tokens)
+    if request.usage is not None:
+        request.usage.recomputed_tokens += again
+        if num_new_tokens > 1:
+            request.usage.prefill_tokens += num_tokens
+        else:
+            request.usage.add_decode_tokens(num_tokens)
+
+
+def record_of(plan: SchedulerOutput, step: StepInProgress, state: State) -> StepRecord:
+    """Return a plan and its circumstances, for observers."""
+    return StepRecord(
+        plan=plan,
+        view=state.view,
+        budget=step.budget,
+        visited=step.num_new_tokens,
+        num_batched=step.num_batched,
+        new_blocks=step.tables,
+        waiting_reasons=state.waiting.new_reasons,
+        shortage=step.shortage,
+        stopped_by=step.stopped_by,
+        preempted_for=step.preempted_for,
+        admitted=step.admitted,
+    )

@@ -6,8 +6,6 @@ from collections.abc import Container
 
 from attrs import define, field
 
-from batchwright.callers.kv import BlockPool
-from batchwright.callers.policy import Policy
 from batchwright.request import Request
 from batchwright.scheduler.ending import Ending
 from batchwright.scheduler.preemption import Preemption
@@ -26,24 +24,16 @@ class PolicyPreemption:
 
     Args:
         state: The requests, by place.
-        policy: The policy.
-        blocks: The pool.
         preemption: Preempts requests.
         ending: Ends requests.
     """
 
     _state: State
-    _policy: Policy
-    _blocks: BlockPool
     _preemption: Preemption
     _ending: Ending
     _seat_may_be_had: bool = field(init=False, default=True)
-    num_changes: int = field(init=False, default=0)
-
-    @property
-    def preempts(self) -> bool:
-        """True if a waiting request may take the place of a running one."""
-        return self._policy.preempts
+    _num_changes: int = field(init=False, default=0)
+    _no_room: tuple[str, int, int, int] | None = field(init=False, default=None)
 
     def run(self) -> None:
         """Ask the policy who yields, since something has changed; only if requests wait."""
@@ -51,10 +41,10 @@ class PolicyPreemption:
         if not state.waiting.num_in_queue:
             return
         state.has_changed = False
-        self.num_changes += 1
-        self._seat_may_be_had = self._policy.preempts
-        if self._policy.yields:
-            for one in self._policy.to_yield(state.view):
+        self._num_changes += 1
+        self._seat_may_be_had = state.policy.preempts
+        if state.policy.yields:
+            for one in state.policy.to_yield(state.view):
                 if one.request in state.view.running:  # it may be named twice
                     request = state.running[one.request.request_id]
                     self.give_way(request, pause=one.keep_blocks)
@@ -82,29 +72,46 @@ class PolicyPreemption:
             step: The step.
             but: Ids of requests that were named before.
         """
-        if not self._policy.preempts or head.request_id in step.yielded:
+        policy = self._state.policy
+        if not policy.preempts or head.request_id in step.yielded:
             return None
         movable = {name: r for name, r in self._movable(step).items() if name not in but}
         if not movable:
             return None
         victim = self._preemption.victim_for(head, movable)
-        return victim if self._policy.may_displace(head.view, victim.view) else None
+        return victim if policy.may_displace(head.view, victim.view) else None
+
+    def may_give_room(self, newcomer: Request) -> bool:
+        """Tell whether others may give blocks, and something changed since none were enough."""
+        may_give = self._state.paused or self._state.policy.preempts
+        return bool(may_give) and self._no_room != self._standing(newcomer)
+
+    def note_no_room(self, newcomer: Request) -> None:
+        """Note that all that could give way have not enough."""
+        self._no_room = self._standing(newcomer)
 
     def give_way(self, request: Request, *, pause: bool) -> None:
-        """Make a running request yield, unless it has become immune.
+        """Make a running request yield, unless it has become immune, or a paused one.
 
         Args:
             request: The request.
             pause: Whether it keeps its blocks.
         """
-        if request.num_policy_preemptions >= self._state.settings.max_policy_preemptions:
-            return
-        request.num_policy_preemptions += 1
-        self._state.step.yielded[request.request_id] = request
-        if pause:
-            self._preemption.pause(request)
-        else:
-            self._preemption.preempt(request, "policy")
+        state = self._state
+        if request.request_id in state.paused:
+            self._preemption.reclaim(request)
+        elif request.num_policy_preemptions < state.settings.max_policy_preemptions:
+            request.num_policy_preemptions += 1
+            state.step.yielded[request.request_id] = request
+            if pause:
+                self._preemption.pause(request)
+            else:
+                self._preemption.preempt(request, "policy")
+
+    def _standing(self, newcomer: Request) -> tuple[str, int, int, int]:
+        state = self._state
+        name, free = newcomer.request_id, state.kv.num_free_blocks
+        return name, self._num_changes, free, len(state.running)
 
     def _movable(self, step: StepInProgress) -> dict[str, Request]:
         """Return running requests that may be taken out of the plan.
@@ -123,10 +130,7 @@ class PolicyPreemption:
 
     def _fills_any(self, request: Request, block_ids: set[int], step: StepInProgress) -> bool:
         """Tell whether the tokens that this plan computes of a request fill one of some blocks."""
-        size, start = self._blocks.block_size, request.num_computed_tokens
+        blocks, start = self._state.blocks, request.num_computed_tokens
         stop = start + step.tokens.get(request.request_id, 0)
-        filled = range(start // size, stop // size)
-        if not filled:
-            return False
-        table = self._blocks.table(request)
-        return not block_ids.isdisjoint(table[filled.start : filled.stop])
+        first, last = start // blocks.block_size, stop // blocks.block_size
+        return first < last and not block_ids.isdisjoint(blocks.table(request)[first:last])

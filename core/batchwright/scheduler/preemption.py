@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from attrs import define
 
-from batchwright.callers.kv import BlockPool
-from batchwright.callers.victims import Victims
+from batchwright.callers.guard import RequestFault
 from batchwright.request import Request, RequestStatus
 from batchwright.scheduler.ending import Ending
-from batchwright.scheduler.services import RunningRequests
-from batchwright.scheduler.state import State
+from batchwright.scheduler.state import RunningRequests, State
 from batchwright.scheduler.step_in_progress import StepInProgress
 
 
@@ -19,14 +17,10 @@ class Preemption:
 
     Args:
         state: The requests, by place.
-        blocks: The pool.
-        victims: Names the request that is preempted.
         ending: Ends those that could not come back.
     """
 
     _state: State
-    _blocks: BlockPool
-    _victims: Victims
     _ending: Ending
 
     def victim_for(self, request: Request, among: dict[str, Request] | None = None) -> Request:
@@ -37,9 +31,8 @@ class Preemption:
             among: Running requests in order of admission, not none; None: all of them.
         """
         state = self._state
-        among = state.running if among is None else among
-        running = state.view.running if among is state.running else RunningRequests(among)
-        return among[self._victims.choose(running, request.view, state.view).request_id]
+        running = state.view.running if among is None else RunningRequests(among)
+        return state.running[state.victims.choose(running, request.view, state.view).request_id]
 
     def preempt(self, request: Request, cause: str) -> None:
         """Make a running request give up its KV and wait again.
@@ -47,15 +40,16 @@ class Preemption:
         One that could not come back, since the pool is too small for what it knows by
         now, ends instead: length, kv_capacity.
         """
-        if not self._blocks.fits(request.num_tokens):
+        state = self._state
+        if not state.blocks.fits(request.num_tokens):
             self._ending.finish(request, RequestStatus.FINISHED_LENGTH, "kv_capacity")
             return
         lost = request.num_computed_tokens
-        kept = self._victims.keep(request.view, self._blocks.table(request))
+        kept = state.victims.keep(request.view, state.blocks.table(request))
         self._ending.leave_seat(request)
         self._lose_blocks(request, kept)
         self._wait_preempted(request, cause)
-        self._state.events.on_preempt(request.view, cause, lost - kept)
+        state.events.on_preempt(request.view, cause, lost - kept)
 
     def pause(self, request: Request) -> None:
         """Make a running request wait with its blocks, until another one needs them.
@@ -99,7 +93,7 @@ class Preemption:
             if state.waiting.awaits_answer(request):
                 self.answered(request)
         state.step = state.idle_step
-        self._blocks.kv.reset_prefix_cache()
+        state.kv.reset_prefix_cache()
 
     def answered(self, request: Request) -> None:
         """Queue a preempted request that the last step in flight has answered."""
@@ -129,11 +123,13 @@ class Preemption:
             state.waiting.await_answer(request)
             return
         request.num_output_placeholders = 0
-        if not self._blocks.fits(request.num_tokens):
+        if not state.blocks.fits(request.num_tokens):
             # What was in flight when it yielded has made it outgrow the pool.
             state.waiting.await_answer(request)  # a place to be ended from
             self._ending.finish(request, RequestStatus.FINISHED_LENGTH, "kv_capacity")
             return
-        fault = state.waiting.requeue(request)
-        if fault is not None:
+        try:
+            state.waiting.requeue(request)
+        except RequestFault as fault:
+            state.waiting.await_answer(request)
             self._ending.fail(request, fault)

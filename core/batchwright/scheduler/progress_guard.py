@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 
+from attrs import define, field
+
 from batchwright.messages import SchedulerOutput
 from batchwright.scheduler.state import State
 from batchwright.scheduler.step_in_progress import NO_BYPASS, Bypass
@@ -11,6 +13,7 @@ from batchwright.scheduler.step_in_progress import NO_BYPASS, Bypass
 _log = logging.getLogger("batchwright.progress")
 
 
+@define(eq=False, slots=False)
 class ProgressGuard:
     """Steps in when nothing is computed though something could be.
 
@@ -32,14 +35,13 @@ class ProgressGuard:
             names no key.
     """
 
-    def __init__(self, state: State) -> None:
-        self._state = state
-        self._idle_steps = 0
-        self._stopped_by: tuple[str | None, str] = (None, "")
-        self._is_outside = False
-        self.awaits_resource = False
-        self.num_interventions = 0
-        self.last_report = ""
+    _state: State
+    _idle_steps: int = field(init=False, default=0)
+    _stopped_by: tuple[str | None, str] = field(init=False, default=(None, ""))
+    _is_outside: bool = field(init=False, default=False)
+    awaits_resource: bool = field(init=False, default=False)
+    num_interventions: int = field(init=False, default=0)
+    last_report: str = field(init=False, default="")
 
     @property
     def awaits_outside(self) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+
+from attrs import define
 
 from batchwright.answer_form import form_problem, is_plain
 from batchwright.exceptions import StepError
@@ -16,6 +17,7 @@ from batchwright.scheduler.preemption import Preemption
 from batchwright.scheduler.state import State
 
 
+@define(eq=False, slots=False)
 class Results:
     """Appends sampled tokens, ends what has reached its end, returns what is free.
 
@@ -26,15 +28,10 @@ class Results:
         failures: Ends requests that could not be computed.
     """
 
-    def __init__(
-        self, state: State, ending: Ending, preemption: Preemption, failures: Failures
-    ) -> None:
-        self._state = state
-        self._ending = ending
-        self._preemption = preemption
-        self._failures = failures
-        self._stops_early = state.compat.stops_early
-        self._max_model_len = state.sizes.max_model_len
+    _state: State
+    _ending: Ending
+    _preemption: Preemption
+    _failures: Failures
 
     def commit(self, plan: SchedulerOutput, output: ModelOutput) -> StepOutputs:
         """Commit the oldest plan in flight.
@@ -48,16 +45,16 @@ class Results:
         ids = list(plan.num_scheduled_tokens)
         rows = self._rows(ids, output)
         # Before any request ends: one that was aborted while it was computed ended earlier.
-        flight = state.in_flight.take_oldest()
+        step = state.in_flight.take_oldest()
         if state.in_flight.failed_ids:
             state.in_flight.failed_ids = []
         if output.errors:
-            self._failures.end(flight, output.errors)
-        first = self._receive_batch(flight, rows)
+            self._failures.end(step, output.errors)
+        first = self._receive_batch(step, rows)
         outputs = StepOutputs(plan.step_id, ids[:first], rows[:first])
         if first < len(ids):
-            for request, tokens in zip(flight.requests[first:], rows[first:], strict=True):
-                new = self._deliver(flight, request, tokens)
+            for request, tokens in zip(step.requests[first:], rows[first:], strict=True):
+                new = self._deliver(step, request, tokens)
                 if new:
                     outputs.req_ids.append(request.request_id)
                     outputs.new_token_ids.append(new)
@@ -66,7 +63,7 @@ class Results:
         if output.logprobs:
             outputs.logprobs = output.logprobs
         if state.waiting.num_unanswered:
-            self._requeue_answered(flight)
+            self._requeue_answered(step)
         outputs.finished, state.ended = state.ended, {}
         return outputs
 
@@ -74,8 +71,10 @@ class Results:
         steps = self._state.in_flight.steps
         if not steps or (steps[0].plan is not plan and steps[0].plan != plan):
             turn = f"step {steps[0].plan.step_id} is next" if steps else "none is in flight"
+            is_plan = isinstance(plan, SchedulerOutput)
+            got = f"the plan of step {plan.step_id}" if is_plan else f"{plan!r}, which is no plan"
             raise StepError(
-                f"update_from_output() got {_name_of(plan)}, but {turn}; "
+                f"update_from_output() got {got}, but {turn}; "
                 "every plan is updated once, in the order in which it was made"
             )
 
@@ -96,58 +95,58 @@ class Results:
             raise StepError(f"update_from_output() got ids that are none: {error}") from None
         return [by_id.get(request_id, []) for request_id in ids]
 
-    def _receive_batch(self, flight: InFlightStep, rows: list[list[int]]) -> int:
+    def _receive_batch(self, step: InFlightStep, rows: list[list[int]]) -> int:
         """Append the tokens of the decode batch, all at once.
 
         Returns:
             The requests that have got theirs: the first so many, or none.
         """
-        if flight.batch is None:
+        if step.batch is None:
             return 0
-        last = self._state.decode_batch.receive(flight.batch, rows)
+        last = self._state.decode_batch.receive(step.batch, rows)
         if last is None:
             return 0
         for request, token in last:
             if request.finish is None:  # or the end of another one has ended it, too
                 self.end_if_done(request, token)
-        return len(flight.batch.requests)
+        return len(step.batch.requests)
 
-    def _deliver(self, flight: InFlightStep, request: Request, tokens: list[int]) -> list[int]:
+    def _deliver(self, step: InFlightStep, request: Request, tokens: list[int]) -> list[int]:
         """Append one request's new tokens, up to its end.
 
         Returns:
             Those that were appended.
         """
-        if request.finish is not None or request.request_id in flight.dropped:
+        if request.finish is not None or request.request_id in step.dropped:
             return []
         if not isinstance(tokens, list | tuple):
-            self._refuse(flight, request, f"{tokens!r}, which is no list of token ids")
+            self._refuse(step, request, f"{tokens!r}, which is no list of token ids")
             return []
-        drafts = flight.plan.scheduled_draft_token_ids.get(request.request_id, ())
-        if bool(tokens) is not self._samples(flight, request) or len(tokens) > 1 + len(drafts):
-            self._refuse(flight, request, f"{len(tokens)} tokens where {_expected(drafts)}")
+        drafts = step.plan.scheduled_draft_token_ids.get(request.request_id, ())
+        is_sampled = request.num_new_tokens <= 0  # the plan reached its last known token
+        if step.sampling is not None:
+            is_sampled = request.request_id in step.sampling
+        if bool(tokens) is not is_sampled or len(tokens) > 1 + len(drafts):
+            expected = "one is sampled if, and only if, the grant reaches the last known token"
+            if drafts:
+                expected = f"1 to {1 + len(drafts)} were to be sampled"
+            self._refuse(step, request, f"{len(tokens)} tokens where {expected}")
             return []
         if request.status is RequestStatus.RUNNING and drafts:
             # Rejected drafts were counted as computed when they were scheduled.
             request.num_computed_tokens -= len(drafts) + 1 - len(tokens)
         if request.num_output_placeholders and tokens:
             request.num_output_placeholders -= 1
-        return self._append(flight, request, tokens)
+        return self._append(step, request, tokens)
 
-    def _samples(self, flight: InFlightStep, request: Request) -> bool:
-        """Tell whether a plan reached a request's last known token, so that one is sampled."""
-        if flight.sampling is not None:
-            return request.request_id in flight.sampling
-        return request.num_new_tokens <= 0
-
-    def _append(self, flight: InFlightStep, request: Request, tokens: list[int]) -> list[int]:
+    def _append(self, step: InFlightStep, request: Request, tokens: list[int]) -> list[int]:
         state = self._state
         delivered = 0
         for token in tokens:
             try:
                 request.token_ids.append(token)
             except (TypeError, OverflowError):
-                self._refuse(flight, request, f"{token!r}, which is no token id")
+                self._refuse(step, request, f"{token!r}, which is no token id")
                 break
             delivered += 1
             if request.first_token_time is None:
@@ -159,20 +158,26 @@ class Results:
         return tokens[:delivered] if delivered < len(tokens) else tokens
 
     def end_if_done(self, request: Request, token: int) -> bool:
-        """End a request if its newest token was its last; whether it was."""
-        stopped = None
-        if token in request.stop_ids:
-            stopped = _stop(request, token, stops_early=self._stops_early)
-        detail = stopped or _length(request, self._max_model_len)
-        if detail is None:
+        """End a request if its newest token was its last; whether it was. Stops precede lengths."""
+        state, num_tokens = self._state, len(request.token_ids)
+        if token in request.stop_ids and (
+            request.num_output_tokens >= request.sampling_params.min_tokens
+            or state.compat.stops_early
+        ):
+            status = RequestStatus.FINISHED_STOPPED
+            detail = "eos" if token in request.eos_ids else f"stop_token:{token}"
+        elif num_tokens >= state.sizes.max_model_len:
+            status, detail = RequestStatus.FINISHED_LENGTH, "max_model_len"
+        elif num_tokens >= request.max_total_tokens:
+            status, detail = RequestStatus.FINISHED_LENGTH, "max_tokens"
+        else:
             return False
-        status = RequestStatus.FINISHED_STOPPED if stopped else RequestStatus.FINISHED_LENGTH
         self._ending.finish(request, status, detail)
         return True
 
-    def _refuse(self, flight: InFlightStep, request: Request, answer: str) -> None:
+    def _refuse(self, step: InFlightStep, request: Request, answer: str) -> None:
         """End a request that the executor answered nonsense for."""
-        self._failures.end(flight, {request.request_id: f"the executor answered {answer}"})
+        self._failures.end(step, {request.request_id: f"the executor answered {answer}"})
 
     def _take_drafts(self, output: ModelOutput) -> None:
         """Keep proposed drafts for the next step.
@@ -196,44 +201,13 @@ class Results:
             state.decode_batch.leave(request)
             request.draft_token_ids = known.tolist()
 
-    def _requeue_answered(self, flight: InFlightStep) -> None:
+    def _requeue_answered(self, step: InFlightStep) -> None:
         """Queue preempted requests whose last step in flight this was."""
         state = self._state
-        for request in flight.requests:
+        for request in step.requests:
             if (
                 request.status is RequestStatus.PREEMPTED
                 and state.waiting.awaits_answer(request)
                 and state.in_flight.last_step_of(request) is None
             ):
                 self._preemption.answered(request)
-
-
-def _name_of(plan: object) -> str:
-    if isinstance(plan, SchedulerOutput):
-        return f"the plan of step {plan.step_id}"
-    return f"{plan!r}, which is no plan"
-
-
-def _expected(drafts: Sequence[int]) -> str:
-    return (
-        f"1 to {1 + len(drafts)} were to be sampled"
-        if drafts
-        else ("one is sampled if, and only if, the grant reaches the last known token")
-    )
-
-
-def _stop(request: Request, token: int, *, stops_early: bool) -> str | None:
-    """Name the stop that one of a request's stop tokens is, or None. Stops precede lengths."""
-    if request.num_output_tokens < request.sampling_params.min_tokens and not stops_early:
-        return None
-    return "eos" if token in request.eos_ids else f"stop_token:{token}"
-
-
-def _length(request: Request, max_model_len: int) -> str | None:
-    """Name the limit of its length that a request has reached, or None."""
-    num_tokens = len(request.token_ids)
-    if num_tokens >= max_model_len:
-        return "max_model_len"
-    if num_tokens >= request.max_total_tokens:
-        return "max_tokens"
-    return None

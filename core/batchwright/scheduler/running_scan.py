@@ -7,9 +7,6 @@ from operator import attrgetter
 from attrs import define
 
 from batchwright.callers.guard import RequestFault
-from batchwright.callers.kv import BlockPool
-from batchwright.callers.limits import Limits
-from batchwright.callers.policy import Policy
 from batchwright.request import Request, RequestStatus
 from batchwright.scheduler.ending import Ending
 from batchwright.scheduler.preemption import Preemption
@@ -29,17 +26,11 @@ class RunningScan:
 
     Args:
         state: The requests, by place.
-        policy: Orders running requests.
-        limits: Cut their tokens.
-        blocks: The pool.
         preemption: Preempts requests if blocks run out.
         ending: Ends requests.
     """
 
     _state: State
-    _policy: Policy
-    _limits: Limits
-    _blocks: BlockPool
     _preemption: Preemption
     _ending: Ending
 
@@ -68,7 +59,7 @@ class RunningScan:
             return self._in_order(others)
         num_tokens = min(step.num_tokens_left, step.num_decode_tokens_left)
         if batch.fits(num_tokens, state.kv.num_free_blocks, others) and not (
-            others and self._policy.orders_running and self._may_go_short(others, step)
+            others and state.policy.orders_running and self._may_go_short(others, step)
         ):
             self._schedule_batch(step)
             return others
@@ -98,15 +89,12 @@ class RunningScan:
                 self._allocate(request, 1, step)
         elif growing or filling:
             new = state.kv.allocate_decodes([*map(_view, growing)], [*map(_view, filling)])
-            tables = step.tables
             for request, block_ids in zip(growing, new, strict=True):
-                tables[request.request_id] = block_ids
-                if request.usage is not None:
-                    request.usage.change_num_blocks(len(block_ids))
+                step.add_blocks(request, block_ids)
 
     def _in_order(self, requests: list[Request]) -> list[Request]:
         """Put requests in the policy's order; one that makes it fail is ended."""
-        order = self._policy.running_order(requests)
+        order = self._state.policy.running_order(requests)
         for request, fault in order.failed:
             self._ending.fail(request, fault)
         return order.requests
@@ -154,7 +142,7 @@ class RunningScan:
         num_tokens = min(step.running_allowance(num_new_tokens), room)
         if num_tokens <= 0 or step.bypass.limits:
             return num_tokens
-        return self._limits.cut(request.view, num_tokens, self._state.view)
+        return self._state.limits.cut(request.view, num_tokens, self._state.view)
 
     def _allocate(self, request: Request, num_tokens: int, step: StepInProgress) -> bool:
         """Get slots for scheduled tokens; new blocks go into the plan.
@@ -162,11 +150,9 @@ class RunningScan:
         Returns:
             Whether there were enough.
         """
-        block_ids = self._blocks.extend(request, request.num_computed_tokens + num_tokens)
+        block_ids = self._state.blocks.extend(request, request.num_computed_tokens + num_tokens)
         if block_ids:
-            step.tables[request.request_id] = block_ids
-            if request.usage is not None:
-                request.usage.change_num_blocks(len(block_ids))
+            step.add_blocks(request, block_ids)
         return block_ids is not None
 
     def _make_room(self, request: Request, step: StepInProgress) -> bool:
@@ -175,7 +161,7 @@ class RunningScan:
         Returns:
             Whether it is worth trying again.
         """
-        blocks = self._blocks
+        blocks = self._state.blocks
         if request.draft_token_ids and not blocks.fits(
             request.num_computed_tokens + request.num_new_tokens
         ):

@@ -5,11 +5,8 @@ from __future__ import annotations
 from attrs import frozen
 
 from batchwright.request_view import RequestView
-from batchwright.scheduler.ending import Ending
-from batchwright.scheduler.preemption import Preemption
-from batchwright.scheduler.running_scan import RunningScan
+from batchwright.scheduler.parts import Parts
 from batchwright.scheduler.state import State
-from batchwright.scheduler.waiting_scan import WaitingScan
 
 
 @frozen(eq=False)
@@ -21,10 +18,7 @@ class Step:
     """
 
     _state: State
-    _ending: Ending
-    _preemption: Preemption
-    _running_scan: RunningScan
-    _waiting_scan: WaitingScan
+    _parts: Parts
 
     def next_waiting(self) -> RequestView | None:
         """Return the request that ``admit`` tries first, by the policy; None if none is queued."""
@@ -43,9 +37,9 @@ class Step:
         state, goes_on = self._state, True
         mine = state.running.get(request.request_id)
         if mine is not None and request.request_id not in state.step.tokens:
-            goes_on = self._running_scan.schedule(mine, state.step)
+            goes_on = self._parts.running_scan.schedule(mine, state.step)
             if state.to_end:
-                self._ending.end_requested(but_planned=True)
+                self._parts.ending.end_requested(but_planned=True)
         return goes_on
 
     def admit(self) -> RequestView | None:
@@ -58,7 +52,7 @@ class Step:
         before, allowed = len(step.admitted), step.num_admissions_left
         step.stopped_by = (None, "")
         step.num_admissions_left = min(allowed, 1)
-        self._waiting_scan.run(step)
+        self._parts.waiting_scan.run(step)
         num_admitted = len(step.admitted) - before
         step.num_admissions_left = allowed - num_admitted
         if num_admitted < 1:
@@ -70,7 +64,7 @@ class Step:
         """Preempt a running request: its blocks are freed, it waits, and is recomputed."""
         mine = self._state.running.get(request.request_id)
         if mine is not None:
-            self._preemption.preempt(mine, "policy")
+            self._parts.preemption.preempt(mine, "policy")
 
     def hold(self, reason: str) -> None:
         """Note the reason why no further request is admitted in this step, for observers."""

@@ -92,22 +92,14 @@ class StepInProgress:
     def num_scheduled_tokens(self) -> int:
         return self.budget - self.num_tokens_left
 
-    @property
-    def num_admitted(self) -> int:
-        return len(self.admitted)
-
     def cut(self, caps: Caps) -> None:
         """Lower what may be scheduled, at the beginning of a step."""
-        if caps.num_tokens is not None:
-            self.budget = self.num_tokens_left = min(self.budget, caps.num_tokens)
-        for name, cap in (
-            ("num_prefill_tokens_left", caps.num_prefill_tokens),
-            ("num_decode_tokens_left", caps.num_decode_tokens),
-            ("num_admissions_left", caps.num_admissions),
-            ("num_draft_tokens", caps.num_draft_tokens),
-        ):
-            if cap is not None:
-                setattr(self, name, min(getattr(self, name), cap))
+        self.budget = self.num_tokens_left = _capped(self.budget, caps.num_tokens)
+        prefill, decode = self.num_prefill_tokens_left, self.num_decode_tokens_left
+        self.num_prefill_tokens_left = _capped(prefill, caps.num_prefill_tokens)
+        self.num_decode_tokens_left = _capped(decode, caps.num_decode_tokens)
+        self.num_admissions_left = _capped(self.num_admissions_left, caps.num_admissions)
+        self.num_draft_tokens = _capped(self.num_draft_tokens, caps.num_draft_tokens)
 
     def allowance(self, num_new_tokens: int) -> int:
         """Return how many of a request's new tokens fit into the budget that is left."""
@@ -155,6 +147,12 @@ class StepInProgress:
         else:
             self.num_decode_tokens_left -= num_tokens
 
+    def add_blocks(self, request: Request, block_ids: list[int]) -> None:
+        """Note new blocks of a running request."""
+        self.tables[request.request_id] = block_ids
+        if request.usage is not None:
+            request.usage.change_num_blocks(len(block_ids))
+
     def admit(self, request: Request, table: list[int]) -> None:
         """Note that a scheduled request came in with this step, with its whole table."""
         self.admitted[request.request_id] = request
@@ -199,3 +197,7 @@ class StepInProgress:
         self.tables.pop(request_id, None)
         self.draft_tokens.pop(request_id, None)
         return num_tokens
+
+
+def _capped(count: int, cap: int | None) -> int:
+    return count if cap is None else min(count, cap)

@@ -15,9 +15,8 @@ from batchwright.protocols import SchedulerBase
 from batchwright.protocols.components import Components
 from batchwright.request import Request, RequestStatus
 from batchwright.scheduler.parts import Parts
-from batchwright.scheduler.planning import commit_plan
-from batchwright.scheduler.progress_guard import ProgressGuard
-from batchwright.scheduler.services import SchedulerServices, SchedulerView, record_of
+from batchwright.scheduler.planning import commit_plan, record_of
+from batchwright.scheduler.services import SchedulerServices
 from batchwright.scheduler.state import State
 from batchwright.scheduler.step import Step
 from batchwright.scheduler.turn import Turns
@@ -34,6 +33,7 @@ class StepScheduler(SchedulerBase):
 
     Attributes:
         batches_decodes: True if decodes may be advanced together, without ``Step.schedule``.
+        progress_guard: The guard against steps without progress; counts its interventions.
     """
 
     batches_decodes: ClassVar[bool] = False
@@ -43,23 +43,20 @@ class StepScheduler(SchedulerBase):
         sizes, slow_after = self.sizes, settings.slow_component_seconds
         self._guard = Guard(settings.max_component_faults, slow_after, stopwatch)
         self._state = state = State(components, settings, sizes, self.clock, self._guard)
-        self.requests, self.bell = state.requests, state.bell
-        self.view = state.view = SchedulerView(state)
+        self.requests, self.bell, self.view = state.requests, state.bell, state.view
         if not self.batches_decodes:
             state.decode_batch.is_enabled = False
-        parts = self._parts = Parts(state, self._guard)
-        self._step = Step(
-            state, parts.ending, parts.preemption, parts.running_scan, parts.waiting_scan
-        )
+        parts = self._parts = Parts(state)
+        self._step = Step(state, parts)
+        self.progress_guard = parts.progress_guard
         blamed = (*components,) if self.batches_decodes else (*components, self)
-        turns = self._turns = Turns(state, parts.ending, blamed)
-        self._scheduling, self._updating = turns.of("schedule()"), turns.of("update_from_output()")
+        self._turns = Turns(state, parts.ending, blamed)
         self._services = SchedulerServices(state)
         for component in (*components, *components.subcomponents(), self):
             component.ctx.bind(self._services, component)
         for component in (*components, self):
             self._guard.set_up(component)
-        if not parts.blocks.fits(sizes.max_model_len):
+        if not state.blocks.fits(sizes.max_model_len):
             _log.warning(
                 "the KV pool holds %d tokens, less than max_model_len = %d: a request that "
                 "outgrows it ends with finish reason 'length', detail 'kv_capacity'",
@@ -80,10 +77,13 @@ class StepScheduler(SchedulerBase):
     # -- The step ----------------------------------------------------------------
 
     def schedule(self) -> SchedulerOutput:
-        if not self._turns.doing:
-            self._check_depth()
-        state = self._state
-        with self._scheduling:
+        state, depth = self._state, self.pipeline_depth
+        if not self._turns.doing and len(state.in_flight.steps) >= depth:
+            raise StepError(
+                f"{depth} plan(s) are in flight; call update_from_output() first "
+                f"(scheduler.pipeline_depth = {depth})"
+            )
+        with self._turns.of("schedule()"):
             try:
                 return self._plan_step()
             finally:
@@ -93,8 +93,7 @@ class StepScheduler(SchedulerBase):
     def _plan_step(self) -> SchedulerOutput:
         state, parts = self._state, self._parts
         bypass = parts.progress_guard.bypass()
-        parts.begin_step.settle(state.clock.now())
-        step = parts.begin_step.begin(bypass)
+        step = parts.begin_step.run(bypass)
         if state.has_changed:
             parts.policy_preemption.run()
         self.plan(self._step)
@@ -102,7 +101,7 @@ class StepScheduler(SchedulerBase):
             parts.running_scan.run(step)
         plan = commit_plan(state)
         if state.components.features:
-            parts.features.build_metadata(plan)
+            state.features.build_metadata(plan)
             state.has_changed = True
         parts.progress_guard.after_step(plan)
         if state.events.on_step.listeners:
@@ -110,9 +109,9 @@ class StepScheduler(SchedulerBase):
         return plan
 
     def update_from_output(self, plan: SchedulerOutput, output: ModelOutput) -> StepOutputs:
-        with self._updating:
+        with self._turns.of("update_from_output()"):
             outputs = self._parts.results.commit(plan, output)
-            if output.extras and self._parts.features.update_from_worker(output.extras):
+            if output.extras and self._state.features.update_from_worker(output.extras):
                 self._state.has_changed = True
             if self._state.events.on_outputs.listeners:
                 self._state.events.on_outputs(outputs)
@@ -121,15 +120,8 @@ class StepScheduler(SchedulerBase):
     def recover(self) -> None:
         with self._turns.of("recover()"):
             self._parts.preemption.preempt_all()
-            if self._parts.features.on_restart():
+            if self._state.features.on_restart():
                 self._state.has_changed = True
-
-    def _check_depth(self) -> None:
-        if len(self._state.in_flight.steps) >= self.pipeline_depth:
-            raise StepError(
-                f"{self.pipeline_depth} plan(s) are in flight; call update_from_output() first "
-                f"(scheduler.pipeline_depth = {self.pipeline_depth})"
-            )
 
     # -- Requests ----------------------------------------------------------------
 
@@ -156,8 +148,8 @@ class StepScheduler(SchedulerBase):
         self._state.bell.ring()
 
     def reset_prefix_cache(self) -> bool:
-        self._turns.refuse_within("reset_prefix_cache()")
-        return self._state.kv.reset_prefix_cache()
+        with self._turns.of("reset_prefix_cache()"):
+            return self._state.kv.reset_prefix_cache()
 
     def close(self) -> None:
         for component in self._state.components:
@@ -171,21 +163,16 @@ class StepScheduler(SchedulerBase):
         return list(self._state.running.values())
 
     @property
-    def progress_guard(self) -> ProgressGuard:
-        """The guard against steps without progress, with its count of interventions."""
-        return self._parts.progress_guard
-
-    @property
     def has_signals(self) -> bool:
         return bool(self._state.signals)
 
     @property
     def awaits_outside(self) -> bool:
-        return self._parts.progress_guard.awaits_outside
+        return self.progress_guard.awaits_outside
 
     @property
     def awaits_resource(self) -> bool:
-        return self._parts.progress_guard.awaits_resource
+        return self.progress_guard.awaits_resource
 
     @property
     def fault_counts(self) -> dict[str, int]:

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
-from batchwright.callers.guard import Expected, RequestFault
+from typing import NamedTuple
+
+from batchwright.callers.guard import Expected
 from batchwright.callers.policy import Policy
 from batchwright.queues import Ticket
 from batchwright.request import Request, RequestStatus
 from batchwright.request_view import RequestView
+
+
+class _Aside(NamedTuple):
+    """A place outside the queue.
+
+    Args:
+        ticket: The place in the queue; None: a step in flight will answer the request.
+        key: The key that ends the wait; None: the end of this scan does.
+        is_short: Whether a resource is lacking.
+    """
+
+    ticket: Ticket | None
+    key: str | None = None
+    is_short: bool = False
 
 
 class WaitingRequests:
@@ -20,6 +36,7 @@ class WaitingRequests:
 
     Attributes:
         num_parked: Requests that wait for an event outside.
+        num_unanswered: Preempted requests that a step in flight will still answer.
         num_prompt_tokens: Prompt tokens of requests that have never run.
         new_reasons: Reasons why requests wait, where one changed since the last plan;
             empty: none any more.
@@ -29,13 +46,13 @@ class WaitingRequests:
         self._policy = policy
         self._queue = policy.queue
         self._queued = Expected(self._is_queued, "a request that is queued")
-        self._aside: dict[str, tuple[str, Ticket]] = {}
-        self._by_key: dict[str, dict[str, Request]] = {}
-        self._unqueued: dict[str, Request] = {}
-        self._passed_over: dict[str, tuple[Request, Ticket]] = {}
-        self._short: dict[str, None] = {}
         self._arrivals: dict[str, Request] = {}
+        self._aside: dict[str, _Aside] = {}
+        self._by_key: dict[str, dict[str, Request]] = {}
+        self._passed_over: dict[str, Request] = {}
+        self._num_short = 0
         self.num_parked = 0
+        self.num_unanswered = 0
         self.num_prompt_tokens = 0
         self.new_reasons: dict[str, str] = {}
 
@@ -45,74 +62,68 @@ class WaitingRequests:
     @property
     def num_in_queue(self) -> int:
         """Requests that the next scan could look at."""
-        num_waiting = len(self._arrivals)
-        if self._aside or self._unqueued or self._passed_over:
-            return num_waiting - len(self._aside) - len(self._unqueued) - len(self._passed_over)
-        return num_waiting
+        return len(self._arrivals) - len(self._aside)
 
     @property
     def num_outside(self) -> int:
         """Requests that wait for the outside, if nothing runs: for a key, or for a resource."""
-        return self.num_parked + len(self._short)
+        return self.num_parked + self._num_short
 
-    @property
-    def num_unanswered(self) -> int:
-        """Preempted requests that a step in flight will still answer."""
-        return len(self._unqueued)
-
-    def add(self, request: Request) -> RequestFault | None:
+    def add(self, request: Request) -> None:
         """Queue a new request.
 
-        Returns:
-            The fault if the policy failed on it: it is to be ended then.
+        Raises:
+            RequestFault: The policy failed on it; it is not queued.
         """
-        return self._enter_queue(request, self._policy.enqueue(request.view))
+        self._policy.enqueue(request.view)
+        self._enter(request)
 
-    def requeue(self, request: Request) -> RequestFault | None:
+    def requeue(self, request: Request) -> None:
         """Queue a preempted request.
 
-        Returns:
-            The fault if the policy failed on it: it is to be ended then.
+        Raises:
+            RequestFault: The policy failed on it; it is not queued.
         """
-        fault = self._enter_queue(request, self._policy.requeue(request.view))
-        if fault is None:
-            self.new_reasons[request.request_id] = request.waiting_reason
-        return fault
+        self._policy.requeue(request.view)
+        self._enter(request)
+        self.new_reasons[request.request_id] = request.waiting_reason
 
     def await_answer(self, request: Request) -> None:
-        """Keep a preempted request out of the queue: a step in flight will answer it."""
+        """Keep a request out of the queue: a step in flight will answer it, or it is to end."""
         self._enter(request)
-        self._unqueued[request.request_id] = request
+        self._aside[request.request_id] = _Aside(None)
+        self.num_unanswered += 1
         self._note(request, "waits for the step in flight that computes it")
 
     def awaits_answer(self, request: Request) -> bool:
         """Tell whether a request is kept out of the queue."""
-        return request.request_id in self._unqueued
+        aside = self._aside.get(request.request_id)
+        return aside is not None and aside.ticket is None
 
     def answered(self, request: Request) -> None:
         """Take such a request out, to be requeued or ended."""
-        del self._unqueued[request.request_id]
+        self._leave_aside(request)
         del self._arrivals[request.request_id]
         request.waiting_reason = "preempted"
 
     def park(self, request: Request, key: str, reason: str) -> None:
         """Put a queued request aside until ``signal(key)``."""
-        self._put_aside(request, key)
+        self.defer(request, key, reason)
         request.status = RequestStatus.PARKED
-        self._note(request, reason)
         self.num_parked += 1
 
     def defer(self, request: Request, key: str, reason: str, *, is_short: bool = False) -> None:
         """Put a queued request aside until ``signal(key)``; short ones lack a resource."""
-        self._put_aside(request, key)
-        if is_short:
-            self._short[request.request_id] = None
+        ticket = self._queue.remove(request.view)
+        self._aside[request.request_id] = _Aside(ticket, key, is_short)
+        self._by_key.setdefault(key, {})[request.request_id] = request
+        self._num_short += is_short
         self._note(request, reason)
 
     def pass_over(self, request: Request, reason: str) -> None:
         """Take a queued request out of this scan only."""
-        ticket = self._queue.remove(request.view)
-        self._passed_over[request.request_id] = (request, ticket)
+        self._aside[request.request_id] = _Aside(self._queue.remove(request.view))
+        self._passed_over[request.request_id] = request
         self.note_reason(request, reason)
 
     def note_reason(self, request: Request, reason: str) -> None:
@@ -122,9 +133,8 @@ class WaitingRequests:
 
     def end_scan(self) -> None:
         """Return those that were passed over to their places."""
-        for request, ticket in self._passed_over.values():
-            self._queue.restore(request.view, ticket)
-        self._passed_over.clear()
+        for request in list(self._passed_over.values()):
+            self._restore(request)
 
     def wake(self, key: str) -> int:
         """Bring back the requests that are deferred until a key, or wait for it.
@@ -132,17 +142,16 @@ class WaitingRequests:
         Returns:
             The number of requests that came back; an unknown or repeated key brings none.
         """
-        waiting = self._by_key.pop(key, {})
-        for request in waiting.values():
+        waiting = list(self._by_key.get(key, {}).values())
+        for request in waiting:
             self._bring_back(request)
         return len(waiting)
 
     def wake_all_deferred(self) -> None:
         """Bring back each request that is deferred until some key."""
-        for request_id in list(self._aside):
+        for request_id, aside in list(self._aside.items()):
             request = self._arrivals[request_id]
-            if request.status is not RequestStatus.PARKED:
-                self._forget_key(request)
+            if aside.key is not None and request.status is not RequestStatus.PARKED:
                 self._bring_back(request)
 
     def head(self) -> Request | None:
@@ -163,11 +172,9 @@ class WaitingRequests:
     def remove(self, request: Request) -> None:
         """Take a request out, wherever it is."""
         request_id = request.request_id
-        if request_id in self._unqueued:
-            del self._unqueued[request_id]
-        elif request_id in self._aside:
-            self._forget_aside(request)
-        elif self._passed_over.pop(request_id, None) is None:
+        if request_id in self._aside:
+            self._leave_aside(request)
+        else:
             self._queue.remove(request.view)
         del self._arrivals[request_id]
         self.new_reasons.pop(request_id, None)
@@ -178,13 +185,6 @@ class WaitingRequests:
         """Drop what the queue remembers of an ended request."""
         self._queue.forget(request.view)
 
-    def _enter_queue(self, request: Request, fault: RequestFault | None) -> RequestFault | None:
-        if fault is None:
-            self._enter(request)
-        else:
-            self.await_answer(request)  # a place to be ended from
-        return fault
-
     def _enter(self, request: Request) -> None:
         self._arrivals[request.request_id] = request
         if request.scheduled_time is None:
@@ -194,39 +194,34 @@ class WaitingRequests:
         request.waiting_reason = reason
         self.new_reasons[request.request_id] = reason
 
-    def _put_aside(self, request: Request, key: str) -> None:
-        ticket = self._queue.remove(request.view)
-        self._aside[request.request_id] = (key, ticket)
-        self._by_key.setdefault(key, {})[request.request_id] = request
-
     def _bring_back(self, request: Request) -> None:
-        _, ticket = self._aside.pop(request.request_id)
-        self._short.pop(request.request_id, None)
-        if request.status is RequestStatus.PARKED:
-            self.num_parked -= 1
+        self._note(request, "")
+        self._restore(request)
+
+    def _restore(self, request: Request) -> None:
+        """Return a request to its place in the queue."""
+        is_parked = request.status is RequestStatus.PARKED
+        ticket = self._leave_aside(request)
+        assert ticket is not None
+        if is_parked:
             preempted = request.scheduled_time is not None
             request.status = RequestStatus.PREEMPTED if preempted else RequestStatus.WAITING
-        self._note(request, "")
         self._queue.restore(request.view, ticket)
 
-    def _forget_aside(self, request: Request) -> None:
-        self._forget_key(request)
-        del self._aside[request.request_id]
-        self._short.pop(request.request_id, None)
+    def _leave_aside(self, request: Request) -> Ticket | None:
+        """Give up a place outside the queue."""
+        aside = self._aside.pop(request.request_id)
+        if aside.key is not None:
+            others = self._by_key[aside.key]
+            del others[request.request_id]
+            if not others:
+                del self._by_key[aside.key]
+        self._passed_over.pop(request.request_id, None)
+        self._num_short -= aside.is_short
         self.num_parked -= request.status is RequestStatus.PARKED
-
-    def _forget_key(self, request: Request) -> None:
-        key, _ = self._aside[request.request_id]
-        others = self._by_key[key]
-        del others[request.request_id]
-        if not others:
-            del self._by_key[key]
+        self.num_unanswered -= aside.ticket is None
+        return aside.ticket
 
     def _is_queued(self, view: RequestView) -> bool:
         request_id = view.request_id
-        return (
-            self._arrivals[request_id].view is view
-            and request_id not in self._aside
-            and request_id not in self._unqueued
-            and request_id not in self._passed_over
-        )
+        return self._arrivals[request_id].view is view and request_id not in self._aside

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from attrs import define
 
-from batchwright.callers.gates import Gates
 from batchwright.request import Request, RequestStatus
 from batchwright.scheduler.admission_attempt import AdmissionAttempt
-from batchwright.scheduler.admission_outcome import (
-    Admitted,
-    Deferred,
-    NotNow,
-    Outcome,
-    Parked,
-    Rejected,
-)
 from batchwright.scheduler.ending import Ending
+from batchwright.scheduler.offers import Deferred, NotNow, Outcome
 from batchwright.scheduler.policy_preemption import PolicyPreemption
 from batchwright.scheduler.state import State
 from batchwright.scheduler.step_in_progress import StepInProgress
+from batchwright.verdicts import Reject, Wait
 
 _NO_SEAT = "max_num_seqs requests are running"
 
@@ -31,14 +24,12 @@ class WaitingScan:
 
     Args:
         state: The requests, by place.
-        gates: Asked whether any request may enter.
         attempt: Tries to admit one request.
         ending: Ends requests.
         policy_preemption: Asked for a running request that gives up its seat.
     """
 
     _state: State
-    _gates: Gates
     _attempt: AdmissionAttempt
     _ending: Ending
     _policy_preemption: PolicyPreemption
@@ -62,7 +53,7 @@ class WaitingScan:
             self._carry_out(outcome, request)
             if isinstance(outcome, NotNow) and not self._passes(request, outcome, step):
                 break
-            if isinstance(outcome, Admitted) and request.status is RequestStatus.RUNNING:
+            if request.status is RequestStatus.RUNNING:
                 for passed in step.without_room:
                     passed.num_bypassed += 1
         else:
@@ -76,7 +67,7 @@ class WaitingScan:
             return "a running request ran out of blocks in this step"
         if self._state.admission_paused:
             return "admission is paused"
-        return "" if step.bypass.gates else self._gates.closed(self._state.view)
+        return "" if step.bypass.gates else self._state.gates.closed(self._state.view)
 
     def _full(self, step: StepInProgress) -> str:
         """Return the cap of the step that is reached, or an empty string."""
@@ -94,9 +85,9 @@ class WaitingScan:
             case Deferred():
                 is_short = outcome.lacks_resource
                 self._state.waiting.defer(request, outcome.key, outcome.reason, is_short=is_short)
-            case Parked():
+            case Wait():
                 self._state.waiting.park(request, outcome.key, outcome.reason)
-            case Rejected():
+            case Reject():
                 self._ending.finish(request, RequestStatus.FINISHED_ERROR, outcome.reason)
         self._ending.end_requested(but_planned=True)
 
@@ -116,6 +107,6 @@ class WaitingScan:
             return False
         self._state.waiting.pass_over(request, outcome.reason)
         step.passed_over[request.request_id] = outcome.reason
-        if outcome.lacks_room:
+        if outcome.lacks_blocks or outcome.lacks_resource:
             step.without_room.append(request)
         return True

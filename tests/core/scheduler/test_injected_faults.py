@@ -407,7 +407,7 @@ def test_notice_for_an_ended_request_is_seen(monkeypatch):
     driver = Driver(scheduler)
     driver.add(make_request("A", 6, 6, hints={"park": "x"}), make_request("B", 6, 6))
     waiting = scheduler._state.waiting
-    monkeypatch.setattr(waiting, "_forget_aside", lambda request: waiting._aside.pop("A"))
+    monkeypatch.setattr(waiting, "_leave_aside", lambda request: waiting._aside.pop("A"))
     driver.abort("A")
     scheduler.signal("x")
     with pytest.raises(InvariantError, match=r"^E7: schedule\(\) raised KeyError: 'A'"):
