@@ -10,12 +10,14 @@ from typing import Any
 
 import attrs
 
-from batchwright.hookspecs import HOOK_PREFIX, component_kinds
+from batchwright.hookspecs import COMPONENT_KINDS, HOOK_PREFIX
 from batchwright.protocols.component import Component
 from batchwright.suggest import did_you_mean
 
 _NAME = re.compile(r"[a-z0-9]+(?:[-_.][a-z0-9]+)*")
-_OURS = re.compile(r"^<|importlib[/\\]__init__\.py$|batchwright[/\\](?:plugin_\w+|neighbours)\.py$")
+_OURS = re.compile(
+    r"^<|importlib[/\\]__init__\.py$|batchwright[/\\](?:plugin_\w+|single_files)\.py$"
+)
 
 
 def hook_problems(plugin: object, hooks: list[str]) -> Iterator[tuple[str, str]]:
@@ -25,7 +27,7 @@ def hook_problems(plugin: object, hooks: list[str]) -> Iterator[tuple[str, str]]
         plugin: A module or another object with hooks.
         hooks: Its functions that are marked as hooks.
     """
-    known = [HOOK_PREFIX + kind for kind in component_kinds()]
+    known = [HOOK_PREFIX + kind for kind in COMPONENT_KINDS]
     for name in hooks:
         if name not in known:
             choices = ", ".join(known)
@@ -39,7 +41,7 @@ def hook_problems(plugin: object, hooks: list[str]) -> Iterator[tuple[str, str]]
 
 def _forgotten_hook(plugin: object) -> str:
     """Say which lines would offer the components that a module defines."""
-    for kind, base in component_kinds().items():
+    for kind, base in COMPONENT_KINDS.items():
         for name, cls in inspect.getmembers(plugin, inspect.isclass):
             if issubclass(cls, base) and cls.__module__ == getattr(plugin, "__name__", ""):
                 lines = f"@hookimpl\n    def {HOOK_PREFIX}{kind}():\n        return [{name}]\n"
@@ -51,7 +53,7 @@ def _forgotten_hook(plugin: object) -> str:
 
 def class_problem(kind: str, offered: Any) -> str | None:
     """Say why an object that a hook returned is no component of a kind; None if it is."""
-    base = component_kinds()[kind]
+    base = COMPONENT_KINDS[kind]
     if isinstance(offered, type) and issubclass(offered, base):
         return next(_class_problems(offered, base), None)
     return f"{getattr(offered, '__name__', offered)} is not derived from {base.__name__}; derive it"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from attrs import field, frozen
+from attrs import astuple, frozen
 
 from batchwright.protocols.component import Component
 from batchwright.protocols.control import Control
@@ -23,36 +23,25 @@ from batchwright.protocols.victim import Victim
 
 @frozen(kw_only=True)
 class Components:
-    """Everything that is a choice, chosen."""
+    """Everything that is a choice, chosen; iterates in the order of set-up."""
 
+    kv_parts: tuple[Component, ...] = ()
+    kv: KVManager
+    estimator: Estimator
     policy: SchedulingPolicy
     victim: Victim
     preemption: Preemption
     predictor: Predictor
-    estimator: Estimator
-    kv: KVManager
     gates: tuple[Gate, ...] = ()
     controls: tuple[Control, ...] = ()
     limits: tuple[Limit, ...] = ()
     resources: tuple[Resource, ...] = ()
     features: tuple[Feature, ...] = ()
     observers: tuple[Observer, ...] = ()
-    kv_parts: tuple[Component, ...] = field(default=())
 
     def __iter__(self) -> Iterator[Component]:
-        yield from self.kv_parts
-        yield self.kv
-        yield self.estimator
-        yield self.policy
-        yield self.victim
-        yield self.preemption
-        yield self.predictor
-        yield from self.gates
-        yield from self.controls
-        yield from self.limits
-        yield from self.resources
-        yield from self.features
-        yield from self.observers
+        for found in astuple(self, recurse=False):
+            yield from found if isinstance(found, tuple) else (found,)
 
     def subcomponents(self) -> Iterator[Component]:
         """Components that were made for one of these, and are not among them."""

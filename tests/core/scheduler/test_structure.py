@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import batchwright
-from batchwright.hookspecs import component_kinds
+from batchwright.hookspecs import COMPONENT_KINDS
 from batchwright.protocols import Component
 
 CORE = Path(batchwright.__file__).parent
@@ -59,7 +59,7 @@ def contract_methods() -> set[str]:
     """Methods that a component may define, by the contracts of its kinds."""
     return {
         name
-        for contract in component_kinds().values()
+        for contract in COMPONENT_KINDS.values()
         if issubclass(contract, Component)
         for name, _ in inspect.getmembers(contract, inspect.isfunction)
         if not name.startswith("_")
@@ -81,7 +81,9 @@ def test_the_step_reaches_components_through_callers(path: Path) -> None:
     """
     if path.stem == "services":
         return
-    contracts = {contract.__name__ for contract in component_kinds().values()}
+    contracts = {contract.__name__ for contract in COMPONENT_KINDS.values()}
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.ImportFrom) and node.module == "batchwright.protocols":
-            assert not (contracts - {"KVManager", "SchedulerBase"}) & {alias.name for alias in node.names}
+            assert not (contracts - {"KVManager", "SchedulerBase"}) & {
+                alias.name for alias in node.names
+            }
