@@ -70,11 +70,16 @@ def _class_problems(cls: Any, base: type[Any]) -> Iterator[str]:
     if cls.__abstractmethods__:
         missing = ", ".join(sorted(cls.__abstractmethods__))
         yield f"{cls.__name__} lacks {missing}, which {base.__name__} asks for"
-    for name, declared in inspect.getmembers(base, inspect.isfunction):
-        defined = inspect.getattr_static(cls, name)
-        if not name.startswith("_") and inspect.isfunction(defined) and defined is not declared:
-            yield from _method_problems(f"{cls.__name__}.{name}", declared, defined)
-    yield from _misspelt_methods(cls, base)
+    contract = {n: f for n, f in inspect.getmembers(base, inspect.isfunction) if n[0] != "_"}
+    own = {name: inspect.getattr_static(cls, name) for name in contract}
+    for name, method in own.items():
+        if inspect.isfunction(method) and method is not contract[name]:
+            yield from _method_problems(f"{cls.__name__}.{name}", contract[name], method)
+    asked = [name for name in contract if not hasattr(Component, name)]
+    if all(own[name] is contract[name] for name in asked):  # it decides nothing: is one misspelt?
+        for name, _ in inspect.getmembers(cls, inspect.isfunction):
+            if not hasattr(base, name) and name[0] != "_" and did_you_mean(name, asked):
+                yield f"{cls.__name__}.{name} is never called.{did_you_mean(name, asked)}"
 
 
 def _options_problems(where: str, options: Any) -> Iterator[str]:
@@ -85,17 +90,6 @@ def _options_problems(where: str, options: Any) -> Iterator[str]:
         attrs.resolve_types(options)
     except NameError as error:
         yield f"{where}: {error}; annotations need imports outside of TYPE_CHECKING"
-
-
-def _misspelt_methods(cls: Any, base: type[Any]) -> Iterator[str]:
-    """Find methods that are meant to decide, in a class that decides nothing without them."""
-    declared = dict(inspect.getmembers(base, inspect.isfunction))
-    asked = [n for n in declared if not n.startswith("_") and not hasattr(Component, n)]
-    if any(inspect.getattr_static(cls, name) is not declared[name] for name in asked):
-        return
-    for name, _ in inspect.getmembers(cls, inspect.isfunction):
-        if name not in declared and not name.startswith("_") and did_you_mean(name, asked):
-            yield f"{cls.__name__}.{name} is never called.{did_you_mean(name, asked)}"
 
 
 def _method_problems(where: str, declared: Any, defined: Any) -> Iterator[str]:
