@@ -6,10 +6,12 @@ is not listed for a runtime it honours exactly.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import Final, Literal
 
 from attrs import frozen
+from importlib_metadata import entry_points
 
 from batchwright.exceptions import ConfigError
 from batchwright.hookspecs import COMPONENT_KINDS
@@ -40,7 +42,17 @@ RUNTIMES: Final[dict[str, dict[str, Support]]] = {
         "feature.worker_side": Support("degraded", "it sees plans, but no computed tokens"),
     },
 }
-"""By runtime, the capabilities that it does not honour exactly."""
+"""By runtime, the capabilities that it does not honour exactly; see ``runtimes`` for all."""
+
+GROUP: Final = "batchwright.runtimes"
+"""Entry points of other distributions: the name of a runtime, and its capabilities."""
+
+
+@cache
+def runtimes() -> Mapping[str, Mapping[str, Support]]:
+    """Return the capabilities of every installed runtime that are not honoured exactly."""
+    others = {point.name: point.load() for point in entry_points(group=GROUP)}
+    return {**others, **RUNTIMES}
 
 
 def capabilities(found: Registration) -> Iterator[str]:
@@ -54,25 +66,31 @@ def capabilities(found: Registration) -> Iterator[str]:
 
 def support(runtime: str, capability: str) -> Support:
     """Return the support of a capability by a runtime."""
-    return RUNTIMES[runtime].get(capability, EXACT)
+    return runtimes()[runtime].get(capability, EXACT)
 
 
 def check_runtime(
-    runtime: str, components: Iterable[Registration], accepted: Iterable[str]
+    runtime: str,
+    components: Iterable[Registration],
+    accepted: Iterable[str],
+    records: Mapping[str, Support] | None = None,
 ) -> None:
     """Refuse components that a runtime cannot do justice.
 
     Args:
-        runtime: A key of ``RUNTIMES``.
+        runtime: A name in ``runtimes()``.
         components: Those that are selected.
         accepted: Capabilities that may be degraded (``plugins.accept_degraded``).
+        records: The capabilities that the runtime does not honour exactly; None: those in
+            ``runtimes()``.
 
     Raises:
         ConfigError: Names class, method and runtime.
     """
+    known = runtimes()[runtime] if records is None else records
     for found in components:
         for capability in capabilities(found):
-            level = support(runtime, capability)
+            level = known.get(capability, EXACT)
             where = f"{found.cls.__name__}.{capability.partition('.')[2]}() ({found})"
             if level.level == "never":
                 raise ConfigError(f"the {runtime} never calls {where}: {level.why}")

@@ -102,7 +102,7 @@ def test_check_accepts_and_says_what_was_chosen(toml):
     result = config("check", str(toml))
 
     assert result.exit_code == 0
-    assert result.output.startswith(f"{toml}: valid (policy priority, ")
+    assert result.output.startswith(f"{toml}: valid (scheduler unified, policy priority, ")
     assert "gate full-need" in result.output
 
 

@@ -105,25 +105,40 @@ def _config(setup: Setup) -> VllmConfig:
     )
 
 
-class _Observed(Scheduler):
-    """vLLM's scheduler, and the order in which it preempts."""
+@cache
+def _observed(base: type[Scheduler]) -> type[Any]:
+    """A scheduler of vLLM, and the order in which it preempts."""
 
-    preempted: list[str]
+    class Observed(base):  # type: ignore[misc, valid-type]
+        preempted: list[str]
 
-    def _preempt_request(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        self.preempted.append(request.request_id)
-        super()._preempt_request(request, *args, **kwargs)
+        def _preempt_request(self, request: Request, *args: Any, **kwargs: Any) -> None:
+            self.preempted.append(request.request_id)
+            super()._preempt_request(request, *args, **kwargs)
+
+    return Observed
 
 
 class Peer:
-    """A vLLM scheduler with one full-attention group."""
+    """A vLLM scheduler with one full-attention group.
 
-    def __init__(self, setup: Setup) -> None:
+    Args:
+        setup: The sizes of the run.
+        base: The class of the scheduler.
+        additional_config: vLLM's, for that class.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        base: type[Scheduler] = Scheduler,
+        additional_config: dict[str, Any] | None = None,
+    ) -> None:
         spec = FullAttentionSpec(
             block_size=setup.block_size, num_kv_heads=1, head_size=1, dtype=torch.float32
         )
-        config = _config(setup)
-        self.scheduler = _Observed(
+        config = _changed(_config(setup), additional_config=additional_config or {})
+        self.scheduler = _observed(base)(
             vllm_config=config,
             kv_cache_config=KVCacheConfig(
                 num_blocks=setup.num_blocks,

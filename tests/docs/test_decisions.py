@@ -17,7 +17,15 @@ from batchwright.testing import make_plugin
 from batchwright.usage import Usage
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "decisions.md"
-FOR_THE_CORE = {"add_decode_tokens", "bind", "change_num_batched", "change_num_blocks"}
+FOR_THE_CORE = {
+    "add_decode_tokens",
+    "bind",
+    "change_num_batched",
+    "change_num_blocks",
+    "of",
+    "services",
+}
+"""Names that schedulers use, and components do not."""
 
 
 class Onlooker(Observer):

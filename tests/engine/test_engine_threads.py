@@ -216,7 +216,7 @@ def test_the_guard_leaves_parked_requests_and_gates_alone(make_bench: Any) -> No
 
 def test_an_alarm_does_not_keep_a_notice_waiting() -> None:
     engine = make_engine(plugins=[make_plugin(gate=[Parks])], gate=[{"use": "parks"}])
-    engine.scheduler._state.clock = MonotonicClock()
+    engine.scheduler._state.clock = engine.scheduler.ctx.clock = MonotonicClock()
     engine.scheduler._state.clock_timers.set(1e9, (engine.scheduler.components.policy, None))
     engine.add([1, 2], TWO)
     waits: list[float] = []

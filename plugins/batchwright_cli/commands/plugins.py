@@ -43,8 +43,7 @@ class PluginsCommand(Command):
 )
 @click.option(
     "--runtime",
-    type=click.Choice(["engine", "simulator"]),
-    help="Runtime whose supported capabilities are listed.",
+    help="Runtime whose supported capabilities are listed: engine, simulator, or an installed one.",
 )
 def _plugins(
     kind: str | None, name: str | None, file: Path | None, runtime: str | None, *, as_json: bool
@@ -53,6 +52,7 @@ def _plugins(
     from batchwright.config import load_config
     from batchwright.plugin_manager import PluginManager
 
+    _check_runtime(runtime)
     config = load_config(file)
     plugins = PluginManager.discover(
         config.plugin_paths, config.plugins.disable, refuse_broken=False
@@ -65,6 +65,21 @@ def _plugins(
         click.echo(line)
     for line in _faults(plugins):
         click.echo(line)
+
+
+def _check_runtime(name: str | None) -> None:
+    """Check the name of a runtime.
+
+    Raises:
+        UsageError: No such runtime is installed.
+    """
+    from batchwright.suggest import did_you_mean
+    from batchwright_engine.runtimes import runtimes
+
+    if name is not None and name not in runtimes():
+        names = sorted(runtimes())
+        hint = f"{did_you_mean(name, names)} Runtimes: {', '.join(names)}"
+        raise click.UsageError(f"there is no runtime {name!r}.{hint}")
 
 
 def _chosen(plugins: PluginManager, kind: str | None, name: str | None) -> list[Registration]:
