@@ -27,12 +27,7 @@ from batchwright.messages import NewRequestData as NewRequestData
 from batchwright.messages import SchedulerOutput as SchedulerOutput
 from batchwright.messages import StepOutputs as StepOutputs
 from batchwright.option import option as option
-from batchwright.protocols import *  # noqa: F403
-from batchwright.protocols.attention import AttentionBatch as AttentionBatch
-from batchwright.protocols.attention import AttentionSpec as AttentionSpec
-from batchwright.protocols.attention import LayerCall as LayerCall
-from batchwright.protocols.kv import NO_HIT as NO_HIT
-from batchwright.protocols.kv import DetachCause as DetachCause
+from batchwright.protocols.contracts import *  # noqa: F403
 from batchwright.queues import GroupedQueue as GroupedQueue
 from batchwright.queues import KeyedQueue as KeyedQueue
 from batchwright.queues import Ticket as Ticket
