@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -158,13 +158,13 @@ class PluginManager:
         for caller in callers:
             for implementation in caller.get_hookimpls():
                 if implementation.plugin is plugin and caller.has_spec():
-                    offered: list[Any] = []
-                    expected = "; expected a list of classes"
-                    with self._noting(origin, "failed", caller.name, hint=expected):
-                        returned: Any = implementation.function()
-                        offered = list(returned)
-                    for offer in offered:
-                        self._keep(origin, caller.name, offer)
+                    self._call(origin, caller.name, implementation.function)
+
+    def _call(self, origin: Origin, hook: str, function: Callable[[], Any]) -> None:
+        """Keep what one implementation of a hook returns."""
+        with self._noting(origin, "failed", hook, hint="; expected a list of classes"):
+            for offer in list(function()):
+                self._keep(origin, hook, offer)
 
     def _keep(self, origin: Origin, hook: str, offer: Any) -> None:
         """Keep what a hook has returned if it is sound."""
