@@ -9,15 +9,14 @@ from typing import Any
 import attrs
 
 from batchwright.clock import Clock, MonotonicClock
-from batchwright.compat import COMPAT
 from batchwright.component_checks import check_components
 from batchwright.component_factory import ComponentFactory, naming
-from batchwright.config import Config, Use, check_combinations, located
+from batchwright.config import SELECTORS, Config, Use
+from batchwright.config.checks import check_combinations
 from batchwright.config.sections import DEFAULT_MAX_MODEL_LEN, DEFAULT_NUM_BLOCKS
 from batchwright.context import Sizes
 from batchwright.plugin_manager import PluginManager
 from batchwright.protocols import Estimator, ModelInfo, OutputOracle, SchedulerBase
-from batchwright.scheduler_settings import SchedulerSettings
 
 _log = logging.getLogger("batchwright.config")
 
@@ -45,8 +44,10 @@ class Assembly:
             config.plugin_paths, config.plugins.disable
         )
         check_components(config, self.plugins)
-        for hint in config.unselected() if hints else ():
-            _log.warning("%s", hint)
+        for use in config.unselected() if hints else ():
+            option, chosen = SELECTORS[use.kind], config.once(use.kind).name
+            effect = f"[{use.path}] has no effect: {option} = {chosen!r}"
+            _log.warning("%s; to select it, set %s = %r", effect, option, use.name)
         self.clock = clock or MonotonicClock()
 
     def scheduler(
@@ -71,13 +72,11 @@ class Assembly:
         """
         sizes = self._sizes(model, self._num_blocks(model))
         check_combinations(self.config, sizes.max_model_len)
-        options = _common(SchedulerSettings, self.config.scheduler)
-        settings = SchedulerSettings(**{**options, "compat": COMPAT[options["compat"]]})
         factory = self._factory(sizes, output_oracle)
         components = factory.components(estimator)
         scheduler: SchedulerBase = factory.make(self.config.once("scheduler"))
         with naming(scheduler, SchedulerBase.start):
-            scheduler.start(components, settings, stopwatch or self.clock)
+            scheduler.start(components, self.config.scheduler, stopwatch or self.clock)
         return scheduler
 
     def make(self, use: Use, sizes: Sizes | None = None, **parts: Any) -> Any:
@@ -99,7 +98,9 @@ class Assembly:
     def _sizes(self, model: ModelInfo | None, num_blocks: int) -> Sizes:
         lengths = (self.config.max_model_len, model and model.max_model_len)
         max_model_len = min((n for n in lengths if n is not None), default=DEFAULT_MAX_MODEL_LEN)
-        known = _common(Sizes, self.config.scheduler, self.config.kv)
+        sections = (attrs.asdict(s, recurse=False) for s in (self.config.scheduler, self.config.kv))
+        options = {key: value for section in sections for key, value in section.items()}
+        known = {key: options[key] for key in attrs.fields_dict(Sizes) if key in options}
         return Sizes(**{**known, "max_model_len": max_model_len, "num_blocks": num_blocks})
 
     def _num_blocks(self, model: ModelInfo | None) -> int:
@@ -114,13 +115,7 @@ class Assembly:
         problem = f"{kv.memory} holds {num_blocks} blocks of {bytes_per_block:,} bytes; give 2"
         if not bytes_per_block:
             problem = "needs a model that says how much a token takes; give kv.num_blocks instead"
-        raise located(problem, "kv.memory", self.config.source)
-
-
-def _common(cls: type[Any], *sections: Any) -> dict[str, Any]:
-    """The options of sections that are fields of a class, too."""
-    values = {k: v for s in sections for k, v in attrs.asdict(s, recurse=False).items()}
-    return {name: values[name] for name in attrs.fields_dict(cls) if name in values}
+        raise self.config.error("kv.memory", problem)
 
 
 def scheduler_from_config(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-from batchwright.config import Config, Structure, raise_problems
+from batchwright.config import Config
+from batchwright.config.structure import Structure
 from batchwright.exceptions import PluginError
 from batchwright.plugin_manager import PluginManager
 
@@ -25,25 +25,21 @@ def check_components(config: Config, plugins: PluginManager) -> None:
             wrong: all of them.
     """
     structure = Structure()
-    for use in config.uses():
+
+    def find(kind: str, name: str, option: str) -> type[Any] | None:
         try:
-            component = plugins.find(use.kind, use.name).cls
+            return plugins.find(kind, name).cls
         except PluginError as error:
-            structure.note(use.option or use.path, error.message)
-        else:
-            options = structure.build(component.Options, use.options, use.path)
-            for problem in _subcomponent_problems(component, options, use.path, plugins):
-                structure.note(*problem)
-    raise_problems(structure.problems, config.source)
+            structure.note(option, error.message)
+            return None
 
-
-def _subcomponent_problems(
-    component: type[Any], options: Any, path: str, plugins: PluginManager
-) -> Iterator[tuple[str, str]]:
-    """Yield the problems with the names of subcomponents."""
-    for wanted in component.subcomponents.values() if options is not None else ():
-        if wanted.option:
-            try:
-                plugins.find(wanted.kind, getattr(options, wanted.option))
-            except PluginError as error:
-                yield f"{path}.{wanted.option}", error.message
+    for use in config.uses():
+        component = find(use.kind, use.name, use.option or use.path)
+        if component is None:
+            continue
+        options = structure.build(component.Options, use.options, use.path)
+        for wanted in component.subcomponents.values():
+            if wanted.option and options is not None:
+                chosen = getattr(options, wanted.option)
+                find(wanted.kind, chosen, f"{use.path}.{wanted.option}")
+    config.refuse(structure.problems)

@@ -10,7 +10,7 @@ from attrs import define, field
 
 from batchwright.callers.fault_place import place_of_error
 from batchwright.clock import Clock
-from batchwright.config import LIST_KINDS, Config, Use, located, structure_options
+from batchwright.config import LIST_KINDS, Config, Use
 from batchwright.context import Context, Sizes
 from batchwright.default_plugins import AUTO, DEFAULT_VICTIM
 from batchwright.exceptions import OUTSIDE, BatchwrightError, PluginError
@@ -88,7 +88,7 @@ class ComponentFactory:
         if getattr(found.cls, "reads_truth", False):
             if self._output_oracle is None:
                 problem = f"{use.name!r} reads true output lengths, which only a simulation knows"
-                raise located(problem, use.option, self._config.source)
+                raise self._config.error(use.option, problem)
             parts["output_oracle"] = self._output_oracle
         source = found.distribution_label or found.path or found.module
         return self._build(found.cls, use, f"{use.kind} {use.name!r} ({source})", parts)
@@ -114,7 +114,7 @@ class ComponentFactory:
             yield self._build(cls, use, label, {"feature": feature})
 
     def _build(self, cls: type[Any], use: Use, label: str, parts: Mapping[str, Any]) -> Any:
-        options = structure_options(cls, use.options, use.path, self._config.source)
+        options = self._config.build_options(cls, use.options, use.path)
         subcomponents = {}
         for name, wanted in cls.subcomponents.items():
             chosen = self._config.once(wanted.kind)

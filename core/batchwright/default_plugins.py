@@ -13,6 +13,8 @@ COMMAND_PLUGIN: Final = "batchwright_cli.commands"
 """All that ``batchwright --help`` has to import."""
 MAIN: Final = "batchwright_cli.main"
 """The module whose ``main`` is the command line."""
+READER: Final = "batchwright_plugins.config_file:read_config"
+"""The reader of TOML files; core itself takes what such a file holds, as a dict."""
 
 DEFAULT_PLUGINS: Final = (
     "batchwright_plugins.scheduler",

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any, Final
-
-from attrs import frozen
+from typing import Any, Final, NamedTuple
 
 MAX_TOKEN_ID: Final = 2**32 - 1
 """Largest token id that a request can hold (four bytes a token)."""
@@ -18,78 +16,64 @@ _DIGITS: Final = 60
 """Characters of a value that a message shows."""
 
 
-@frozen
-class _Bounds:
+class Bounds(NamedTuple):
     """A number's least and greatest value.
 
     Args:
         least: As far down as it may be.
         most: As far up as it may be.
-        is_whole: Only integers pass.
+        kinds: Types that pass.
         is_above: ``least`` itself does not pass.
+        is_needed: None does not pass.
         note: Behind the bounds in a message.
     """
 
     least: float
     most: float
-    is_whole: bool = False
+    kinds: tuple[type, ...] = (int, float)
     is_above: bool = False
+    is_needed: bool = True
     note: str = ""
 
-    @property
-    def kinds(self) -> tuple[type, ...]:
-        """Types that pass."""
-        return (int,) if self.is_whole else (int, float)
-
     def __str__(self) -> str:
-        kind = "an integer" if self.is_whole else "a number"
+        kind = "a number" if float in self.kinds else "an integer"
         span = f"above {self.least} and up to" if self.is_above else f"from {self.least} to"
         return f"{kind} {span} {self.most}{self.note}"
 
+    def unmet(self, value: Any) -> str | None:
+        """Say what a value has to be, if it is not; None if it is within the bounds."""
+        least, most, kinds, is_above, is_needed, _ = self
+        if value is None and not is_needed:
+            return None
+        is_number = isinstance(value, kinds) and not isinstance(value, bool)
+        if is_number and least <= value <= most and not (is_above and value == least):
+            return None  # integers of any size are compared exactly
+        return str(self)
 
-_BOUNDS: Final = {
-    "max_tokens": _Bounds(1, _COUNT, is_whole=True),
-    "min_tokens": _Bounds(0, _COUNT, is_whole=True),
-    "temperature": _Bounds(0, 1000, note=" (0 is greedy)"),
-    "top_p": _Bounds(0, 1, is_above=True),
-    "top_k": _Bounds(0, _COUNT, is_whole=True, note=" (0 keeps all)"),
-    "min_p": _Bounds(0, 1),
-    "presence_penalty": _Bounds(-2, 2),
-    "frequency_penalty": _Bounds(-2, 2),
-    "repetition_penalty": _Bounds(0.01, 100, note=" (1 is none)"),
-    "seed": _Bounds(-(2**63), 2**64 - 1, is_whole=True),
-    "logprobs": _Bounds(0, _COUNT, is_whole=True),
-    "output_token_id": _Bounds(0, MAX_TOKEN_ID, is_whole=True),
-    "priority": _Bounds(-(2**63), 2**63 - 1, is_whole=True, note=" (smaller is more urgent)"),
-    "arrival_time": _Bounds(-MAX_SECONDS, MAX_SECONDS, note=" (seconds)"),
-    "deadline": _Bounds(-MAX_SECONDS, MAX_SECONDS, note=" (seconds)"),
+
+WHOLE: Final = (int,)
+BOUNDS: Final = {
+    "max_tokens": Bounds(1, _COUNT, WHOLE, is_needed=False),
+    "min_tokens": Bounds(0, _COUNT, WHOLE),
+    "temperature": Bounds(0, 1000, note=" (0 is greedy)"),
+    "top_p": Bounds(0, 1, is_above=True),
+    "top_k": Bounds(0, _COUNT, WHOLE, note=" (0 keeps all)"),
+    "min_p": Bounds(0, 1),
+    "presence_penalty": Bounds(-2, 2),
+    "frequency_penalty": Bounds(-2, 2),
+    "repetition_penalty": Bounds(0.01, 100, note=" (1 is none)"),
+    "seed": Bounds(-(2**63), 2**64 - 1, WHOLE, is_needed=False),
+    "logprobs": Bounds(0, _COUNT, WHOLE, is_needed=False),
+    "priority": Bounds(-(2**63), 2**63 - 1, WHOLE, note=" (smaller is more urgent)"),
+    "arrival_time": Bounds(-MAX_SECONDS, MAX_SECONDS, is_needed=False, note=" (seconds)"),
+    "deadline": Bounds(-MAX_SECONDS, MAX_SECONDS, is_needed=False, note=" (seconds)"),
 }
-_CHECKS: Final = {
-    name: (bounds.least, bounds.most, bounds.kinds, bounds.is_above)
-    for name, bounds in _BOUNDS.items()
-}
-
-
-def unmet_bounds(name: str, value: Any) -> str | None:
-    """Say what a numeric field of a request or of its sampling has to be, if it is not.
-
-    Args:
-        name: The field, e.g. ``top_k`` or ``deadline``.
-        value: Its value; not None.
-
-    Returns:
-        Its kind and bounds; None if the value is within them.
-    """
-    least, most, kinds, is_above = _CHECKS[name]
-    is_number = type(value) in kinds or (isinstance(value, kinds) and not isinstance(value, bool))
-    if is_number and least <= value <= most and not (is_above and value == least):
-        return None  # integers of any size are compared exactly
-    return str(_BOUNDS[name])
+"""By the name of the request's field, or of its sampling parameter."""
 
 
 def number_problem(name: str, value: object) -> str | None:
     """Say what is wrong with a numeric field: its name, its bounds, the value; or None."""
-    unmet = unmet_bounds(name, value)
+    unmet = BOUNDS[name].unmet(value)
     return unmet and f"{name} must be {unmet}, not {shown(value)}"
 
 
@@ -100,16 +84,6 @@ def token_ids_problem(name: str, values: Iterable[object]) -> str | None:
             what = f"token ids, integers from 0 to {MAX_TOKEN_ID}"
             return f"{name} must hold {what}, not {shown(value)}"
     return None
-
-
-def span_problem(name: str, start: object, stop: object, num_tokens: int) -> str | None:
-    """Say what is wrong with a span of positions of a prompt, or None."""
-    if type(start) is int and type(stop) is int and 0 <= start < stop <= num_tokens:
-        return None
-    return (
-        f"{name} must span positions of the prompt, 0 <= start < stop <= {num_tokens}, "
-        f"not {shown(start)} to {shown(stop)}"
-    )
 
 
 def shown(value: object) -> str:

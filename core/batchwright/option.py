@@ -3,39 +3,14 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
-from attrs import Attribute, field, frozen
+from attrs import Attribute, field
 
 Check = Callable[[Any, "Attribute[Any]", Any], None]
 
-_HOLDS: dict[str, tuple[str, Callable[[float, float], bool]]] = {
-    "ge": (">=", operator.ge),
-    "gt": (">", operator.gt),
-    "le": ("<=", operator.le),
-    "lt": ("<", operator.lt),
-}
-
-
-@frozen
-class Range:
-    """A validator of numbers that can say which ones it allows; None always passes."""
-
-    bounds: Mapping[str, float]
-
-    def __str__(self) -> str:
-        return " and ".join(f"{_HOLDS[name][0]} {bound}" for name, bound in self.bounds.items())
-
-    def __call__(self, instance: Any, attribute: Attribute[Any], value: Any) -> None:
-        """Check a value.
-
-        Raises:
-            ValueError: It is outside; names the attribute and the range.
-        """
-        for name, bound in self.bounds.items():
-            if value is not None and not _HOLDS[name][1](value, bound):
-                raise ValueError(f"{attribute.name}: expected a number {self}, got {value!r}")
+_SIGNS: Final = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 
 
 def option(
@@ -64,9 +39,13 @@ def option(
     Returns:
         The result of ``attrs.field``.
     """
-    allowed = Range(bounds)
-    checks: list[Check] = [allowed] if bounds else []
-    if check is not None:
-        checks.append(check)
-    metadata = {"help": text, "unit": unit, "default": default_text, "range": str(allowed)}
+    allowed = " and ".join(f"{_SIGNS[name]} {bound}" for name, bound in bounds.items())
+
+    def check_range(_instance: Any, attribute: Attribute[Any], value: Any) -> None:
+        holds = (getattr(operator, name)(value, bound) for name, bound in bounds.items())
+        if value is not None and not all(holds):
+            raise ValueError(f"{attribute.name}: expected a number {allowed}, got {value!r}")
+
+    checks = [*([check_range] if bounds else []), *([check] if check is not None else [])]
+    metadata = {"help": text, "unit": unit, "default": default_text, "range": allowed}
     return field(default=default, validator=checks, metadata={**metadata, "checks": checks})

@@ -2,47 +2,46 @@
 
 from __future__ import annotations
 
-from batchwright.number_bounds import number_problem, shown, span_problem, token_ids_problem
+from typing import Final
+
+from batchwright.number_bounds import number_problem, shown, token_ids_problem
 from batchwright.request import CacheKey, Request
 
 __all__ = ["field_problem"]
+
+_HASHED: Final = ("cache_salt", "adapter")
+_TEXTS: Final = (*_HASHED, "client", "group", "slo_class")
 
 
 def field_problem(request: Request) -> str | None:
     """Say which field holds what a component would choke on in the middle of a step, or None."""
     if not isinstance(request.request_id, str):
         return "request_id must be a string"
-    for name in () if request.cache_salt is request.adapter is None else ("cache_salt", "adapter"):
+    for name in _TEXTS:
         value = getattr(request, name)
-        if value is not None and not _is_text(value):
-            return f"{name} must be a string that has a UTF-8 form, not {shown(value)}"
-    is_anonymous = request.client is request.group is request.slo_class is None
-    for name in () if is_anonymous else ("client", "group", "slo_class"):
-        value = getattr(request, name)
-        if value is not None and not isinstance(value, str):
-            return f"{name} must be a string, not {shown(value)}"
-    problem = number_problem("priority", request.priority)
-    if problem is None and request.arrival_time is not None:
-        problem = number_problem("arrival_time", request.arrival_time)
-    if problem is None and request.deadline is not None:
-        problem = number_problem("deadline", request.deadline)
-    problem = problem or token_ids_problem("eos_token_id", request.eos_token_id)
+        if value is None:
+            continue
+        is_text, needed = isinstance(value, str), "a string"
+        if name in _HASHED:  # JSON may bring a lone surrogate, which has no bytes
+            is_text = is_text and value.encode(errors="ignore").decode() == value
+            needed = "a string that has a UTF-8 form"
+        if not is_text:
+            return f"{name} must be {needed}, not {shown(value)}"
+    for name in ("priority", "arrival_time", "deadline"):
+        if (problem := number_problem(name, getattr(request, name))) is not None:
+            return problem
+    problem = token_ids_problem("eos_token_id", request.eos_token_id)
     return problem or (_odd_key(request) if request.cache_keys else None)
 
 
 def _odd_key(request: Request) -> str | None:
     """Return the input beyond tokens that no block's identity can hold, described, or None."""
+    most = request.num_prompt_tokens
     for key in request.cache_keys:
         if not isinstance(key, CacheKey) or not isinstance(key.identity, bytes):
             return f"cache_keys must hold CacheKey with an identity in bytes, not {shown(key)}"
-        problem = span_problem("cache_keys", key.start, key.stop, request.num_prompt_tokens)
-        if problem is not None:
-            return problem
+        start, stop = key.start, key.stop
+        if not (type(start) is type(stop) is int and 0 <= start < stop <= most):
+            span = f"positions of the prompt, 0 <= start < stop <= {most}"
+            return f"cache_keys must span {span}, not {shown(start)} to {shown(stop)}"
     return None
-
-
-def _is_text(value: object) -> bool:
-    try:
-        return isinstance(value, str) and value.encode() is not None
-    except UnicodeEncodeError:  # a lone surrogate, as JSON may bring it
-        return False

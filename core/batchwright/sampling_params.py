@@ -3,26 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
 
 from attrs import field, frozen
 
-from batchwright.number_bounds import number_problem, shown, token_ids_problem
-
-_MAY_BE_NONE: Final = ("max_tokens", "seed", "logprobs")
-_NUMBERS: Final = (
-    "max_tokens",
-    "min_tokens",
-    "temperature",
-    "top_p",
-    "top_k",
-    "min_p",
-    "presence_penalty",
-    "frequency_penalty",
-    "repetition_penalty",
-    "seed",
-    "logprobs",
-)
+from batchwright.number_bounds import BOUNDS, number_problem, shown, token_ids_problem
 
 
 def _strings(value: str | Sequence[str] | None) -> tuple[str, ...]:
@@ -80,14 +64,14 @@ class SamplingParams:
     def problem(self) -> str | None:
         """Say what is wrong with these parameters, or None if nothing is."""
         for name in _NUMBERS:
-            value: Any = getattr(self, name)
-            if value is None and name in _MAY_BE_NONE:
-                continue
-            problem = number_problem(name, value)
-            if problem is not None:
+            if (problem := number_problem(name, getattr(self, name))) is not None:
                 return problem
         if self.max_tokens is not None and self.min_tokens > self.max_tokens:
             return f"min_tokens ({self.min_tokens}) exceeds max_tokens ({self.max_tokens})"
         if any(not isinstance(stop, str) or not stop for stop in self.stop):
             return f"stop must hold non-empty strings, not {shown(self.stop)}"
         return token_ids_problem("stop_token_ids", self.stop_token_ids)
+
+
+_NUMBERS = [name for name in BOUNDS if hasattr(SamplingParams, name)]
+"""The parameters that have bounds."""

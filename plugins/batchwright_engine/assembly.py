@@ -8,7 +8,6 @@ from typing import Any
 from batchwright.assembly import Assembly
 from batchwright.component_factory import naming
 from batchwright.default_plugins import AUTO
-from batchwright.exceptions import ConfigError
 from batchwright.protocols import AttentionBackend, Executor, Feature, ModelInfo, ModelSettings
 from batchwright_engine.engine import Engine
 from batchwright_engine.runtimes import check_runtime
@@ -31,7 +30,7 @@ class EngineAssembly(Assembly):
         """
         config = self.config
         if config.model.path is None:
-            raise ConfigError("a run needs a model", path="model.path", source=config.source)
+            raise config.error("model.path", "a run needs a model")
         self.check_runtime("engine")
         executor = self.make(config.once("executor"))
         settings = self.model_settings(config.model.path, self._attention())

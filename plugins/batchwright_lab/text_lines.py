@@ -7,14 +7,7 @@ from io import TextIOWrapper
 from pathlib import Path
 
 from batchwright.exceptions import ConfigError
-from batchwright.text_file import (
-    check_encoding,
-    check_kind,
-    file_problem,
-    not_utf8,
-    opening,
-    unreadable,
-)
+from batchwright_plugins.text_file import check_encoding, not_utf8, opened, unreadable
 
 __all__ = ["require_file", "text_lines"]
 
@@ -30,18 +23,12 @@ def text_lines(path: Path, option: str = "", *, errors: str = "strict") -> Itera
     Raises:
         ConfigError: It cannot be read, or is no UTF-8; names the file, and the line.
     """
-    try:
-        with opening(path, option):
-            file = path.open("rb")
-        with file:
-            check_kind(file, path, option)
-            with opening(path, option):
-                check_encoding(file.peek(4), str(path))
+    with opened(path, option) as file:
+        check_encoding(file.peek(4), str(path))
+        try:
             yield from TextIOWrapper(file, encoding="utf-8-sig", errors=errors)
-    except UnicodeDecodeError as error:
-        raise _undecodable(path) from error
-    except OSError as error:
-        raise unreadable(error, path, option) from error
+        except UnicodeDecodeError as error:
+            raise _undecodable(path) from error
 
 
 def require_file(path: Path, option: str = "") -> None:
@@ -52,7 +39,7 @@ def require_file(path: Path, option: str = "") -> None:
     """
     if path.exists() and not path.is_file():
         what = "a folder" if path.is_dir() else "no regular file, and is read more than once"
-        raise file_problem(f"cannot be read: it is {what}", path, option)
+        raise unreadable(f"it is {what}", path, option)
 
 
 def _undecodable(path: Path) -> ConfigError:
@@ -62,5 +49,5 @@ def _undecodable(path: Path) -> ConfigError:
             try:
                 line.decode()
             except UnicodeDecodeError as error:
-                return not_utf8(line, error, str(path), number)
+                return not_utf8(error, str(path), number)
     return ConfigError("expected UTF-8", source=str(path))

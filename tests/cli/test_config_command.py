@@ -11,7 +11,8 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from batchwright.config import Config, section_types
+from batchwright.config import Config
+from batchwright.config.sections import section_types
 from batchwright_cli.main import CommandGroup, main
 from batchwright_cli.reference.configuration import render_reference
 from batchwright_lab.configuration.option_docs import document_options

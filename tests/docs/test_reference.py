@@ -8,7 +8,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from batchwright.config import section_types
+from batchwright.config.sections import section_types
 from batchwright.hookspecs import COMPONENT_KINDS, HOOK_PREFIX
 from batchwright.plugin_manager import PluginManager
 from batchwright.protocols import Component, Lifecycle, WorkerSide

@@ -1,34 +1,31 @@
 """The configuration: TOML to attrs, strictly.
 
 ``load_config`` reads a file, ``Config.from_dict`` takes the same structure as a dict;
-``check_combinations`` checks it against the model, and
+``batchwright.config.checks`` checks it against the model, and
 ``batchwright.component_checks`` against the plugins.
 """
 
-from batchwright.config.checks import check_combinations
-from batchwright.config.config import LIST_KINDS, SELECTORS, Config, Use
-from batchwright.config.loading import load_config
-from batchwright.config.section import Section, section_types
-from batchwright.config.structure import (
-    Problem,
-    Structure,
-    located,
-    raise_problems,
-    structure_options,
-)
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from pkgutil import resolve_name
 
-__all__ = [
-    "LIST_KINDS",
-    "SELECTORS",
-    "Config",
-    "Problem",
-    "Section",
-    "Structure",
-    "Use",
-    "check_combinations",
-    "load_config",
-    "located",
-    "raise_problems",
-    "section_types",
-    "structure_options",
-]
+from batchwright.config.config import LIST_KINDS, SELECTORS, Config, Use
+from batchwright.config.sections import Section
+from batchwright.default_plugins import READER
+
+__all__ = ["LIST_KINDS", "SELECTORS", "Config", "Section", "Use", "load_config"]
+
+
+def load_config(path: Path | str | None, overrides: Sequence[str] = ()) -> Config:
+    """Read a configuration from a TOML file.
+
+    Args:
+        path: The file; None for the defaults alone.
+        overrides: ``key.path=value`` each, applied in order, as after ``-o``.
+
+    Raises:
+        ConfigError: The file cannot be read, or something in it or in an override is
+            wrong; names all that is wrong.
+    """
+    read: Callable[..., Config] = resolve_name(READER)
+    return read(path, overrides)

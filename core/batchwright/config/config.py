@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -10,8 +10,8 @@ import attrs
 from attrs import Factory, frozen
 
 from batchwright.config import sections
-from batchwright.config.section import Section, section_types
-from batchwright.config.structure import Structure, raise_problems
+from batchwright.config.sections import Section, section_types
+from batchwright.config.structure import Structure
 from batchwright.default_plugins import AUTO, DEFAULT_GATES
 from batchwright.exceptions import ConfigError
 from batchwright.sampling_params import SamplingParams
@@ -48,7 +48,7 @@ class Use:
         name: E.g. ``watermark``.
         path: TOML path of its options, e.g. ``gate[1]`` or ``policy.fair``.
         option: The option that selects it, e.g. ``gate[1].use``; empty if none does.
-        options: Its table, not checked yet: see ``structure_options``.
+        options: Its table, not checked yet: see ``Config.build_options``.
     """
 
     kind: str
@@ -56,6 +56,10 @@ class Use:
     path: str
     option: str = ""
     options: Table = Factory(dict)
+
+
+def _nowhere(_path: str) -> None:
+    """The line of every option, where no file has it."""
 
 
 def _entry(kind: str, index: int, name: str, options: Table) -> Use:
@@ -78,7 +82,8 @@ class Config:
             see ``section``.
         options: Options of components that are chosen once, by kind and name.
         base_path: Folder that relative paths start from.
-        source: The file, for messages.
+        source: The file, and maybe overrides, for messages.
+        line_of: Finds the line of the file at which an option stands; None if it has it not.
         file: The TOML file; None if there is none.
     """
 
@@ -97,18 +102,27 @@ class Config:
     options: Mapping[str, Mapping[str, Table]] = Factory(dict)
     base_path: Path = attrs.field(factory=Path, eq=False)
     source: str = attrs.field(default="", eq=False)
+    line_of: Callable[[str], int | None] = attrs.field(default=_nowhere, eq=False)
     file: Path | None = attrs.field(default=None, eq=False)
 
     @classmethod
     def from_dict(
         cls, mapping: Table, *, base_path: Path | None = None, source: str = ""
     ) -> Config:
-        """Build a configuration from what a TOML file holds.
+        """Build a configuration from what a TOML file holds; see ``read``.
 
         Args:
             mapping: Tables by name; a value of None counts as not given.
             base_path: Folder that relative paths start from; None: the current one.
             source: The file, for messages.
+        """
+        return cls(base_path=base_path or Path(), source=source).read(mapping)
+
+    def read(self, mapping: Table) -> Config:
+        """Return this configuration with what a TOML file holds.
+
+        Args:
+            mapping: Tables by name; a value of None counts as not given.
 
         Raises:
             ConfigError: Something is wrong; names all of it.
@@ -119,12 +133,11 @@ class Config:
             raise ConfigError(
                 f"expected a dict of tables, as in the TOML file, got {mapping!r}; from a file: "
                 "batchwright.assembly.Assembly(batchwright.config.load_config(path)).scheduler()",
-                source=source,
+                source=self.source,
             )
         structure = Structure()
-        values = _read(structure, _given(mapping))
-        raise_problems(structure.problems, source)
-        config = cls(**values, base_path=base_path or Path(), source=source)
+        config = attrs.evolve(self, **_read(structure, _given(mapping)))
+        self.refuse(structure.problems)
         check_combinations(config, config.max_model_len)
         return config
 
@@ -143,6 +156,56 @@ class Config:
     def resolve(self, path: str) -> Path:
         """Make a path of this configuration absolute or relative to the current folder."""
         return self.base_path / Path(path).expanduser()
+
+    def error(self, path: str, message: str) -> ConfigError:
+        """Return the error of one option, with its line where a file has it.
+
+        Args:
+            path: Dotted TOML path, e.g. ``gate[1].fraction``.
+            message: The value that was found, and the expected one.
+        """
+        line = self.line_of(path)
+        name, sign, overrides = self.source.partition(" -o ")
+        place = self.source if line is None else f"{name}:{line}{sign}{overrides}"
+        return ConfigError(message, path=path, source=place)
+
+    def refuse(self, problems: Iterable[tuple[str, str]]) -> None:
+        """Raise one error for all problems; return if there are none.
+
+        Args:
+            problems: TOML path and message of each; see ``error``.
+
+        Raises:
+            ConfigError: There is a problem.
+        """
+        found = list(dict.fromkeys(problems))
+        if len(found) == 1:
+            raise self.error(*found[0])
+        lines = []
+        for path, message in found:
+            line = self.line_of(path)
+            lines.append(f"\n  {path}{'' if line is None else f' (line {line})'}: {message}")
+        if lines:
+            raise ConfigError(f"{len(lines)} problems:{''.join(lines)}", source=self.source)
+
+    def build_options(self, component: Any, table: Table, path: str) -> Any:
+        """Build the options of a component.
+
+        Args:
+            component: Its class.
+            table: Its TOML table, without ``use``.
+            path: Its TOML path, e.g. ``gate[1]``.
+
+        Returns:
+            An instance of ``component.Options``.
+
+        Raises:
+            ConfigError: Unknown keys, wrong types, values out of range: all of them.
+        """
+        structure = Structure()
+        options = structure.build(component.Options, table, path)
+        self.refuse(structure.problems)
+        return options
 
     def section(self, cls: type[S]) -> S:
         """Return a section that a package beside the core declares."""
@@ -170,25 +233,6 @@ class Config:
         options = self.options.get(kind, {}).get(name, {})
         return Use(kind, name, f"{kind}.{name}", option, options)
 
-    def unselected(self) -> Iterator[str]:
-        """Say which tables of options belong to components that nothing names."""
-        for kind, name in self.unselected_tables():
-            option = SELECTORS[kind]
-            yield (
-                f"[{kind}.{name}] has no effect: {option} = {self.once(kind).name!r}; to select "
-                f"it, set {option} = {name!r}"
-            )
-
-    def unselected_tables(self) -> Iterator[tuple[str, str]]:
-        """Kind and name of each table of options whose component nothing names."""
-        named = {value for use in self.uses() for value in use.options.values() if _is_text(value)}
-        named |= {use.name for use in self._named_by_sections()}
-        for kind in SELECTORS:
-            chosen = self.once(kind).name
-            for name in self.options.get(kind, ()):
-                if name not in named and name != chosen and chosen != AUTO:
-                    yield kind, name
-
     def uses(self) -> Iterator[Use]:
         """Every component that is selected or has a table of options."""
         for kind in SELECTORS:
@@ -197,21 +241,22 @@ class Config:
                 yield chosen
             others = (name for name in self.options.get(kind, ()) if name != chosen.name)
             yield from (self.named(kind, name) for name in others)
-        yield from self._named_by_sections()
+        for section in self.others.values():
+            for option, kind in section.components.items():
+                if (name := getattr(section, option)) != AUTO:
+                    yield self.named(kind, name, f"{section.name}.{option}")
         for kind in LIST_KINDS:
             yield from getattr(self, kind)
 
-    def _named_by_sections(self) -> Iterator[Use]:
-        """Components that sections name beside those of ``SELECTORS``."""
-        for section, values in self.others.items():
-            for option, kind in values.components.items():
-                name = getattr(values, option)
-                if name != AUTO:
-                    yield self.named(kind, name, f"{section}.{option}")
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
+    def unselected(self) -> Iterator[Use]:
+        """The tables of options of components that nothing names."""
+        uses = list(self.uses())
+        named = {value for use in uses for value in use.options.values() if isinstance(value, str)}
+        selected = {(use.kind, use.name) for use in uses if use.option or use.kind in LIST_KINDS}
+        for use in uses:
+            is_named = (use.kind, use.name) in selected or use.name in named
+            if not is_named and self.once(use.kind).name != AUTO:
+                yield use
 
 
 def _given(value: Any) -> Any:
@@ -226,8 +271,8 @@ def _read(structure: Structure, table: Table) -> dict[str, Any]:
     known = dict.fromkeys([*section_types(), *SELECTORS, *LIST_KINDS])
     structure.refuse_unknown("section", "", table, list(known))
     options = {kind: _options(structure, kind, table[kind]) for kind in SELECTORS if kind in table}
-    values: dict[str, Any] = {"options": {kind: found for kind, found in options.items() if found}}
-    values["others"] = others = {}
+    others: dict[str, Section] = {}
+    values: dict[str, Any] = {"others": others, "options": {k: v for k, v in options.items() if v}}
     for name, cls in section_types().items():
         body = table.get(name, {})
         if isinstance(body, Mapping):  # options of components may stand in it, as [kv.NAME]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import Any, Final, Literal
+from collections.abc import Mapping
+from functools import cache
+from pkgutil import resolve_name
+from typing import Any, ClassVar, Final, Literal
 
 from attrs import Factory, frozen
 
@@ -18,31 +21,39 @@ DEFAULT_NUM_BLOCKS: Final = 1024
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B\s*")
 
 
-def parse_size(text: str) -> int:
-    """Read an amount of memory.
+class Section:
+    """A section that a package beside the core declares: an attrs class of options.
 
-    Args:
-        text: A number and ``B``, ``kB`` to ``TB`` (powers of 1000) or ``KiB`` to
-            ``TiB`` (powers of 1024), e.g. ``1.5 GiB``.
-
-    Returns:
-        Bytes.
-
-    Raises:
-        ValueError: It is not an amount of memory.
+    ``batchwright.default_plugins.SECTIONS`` lists it; ``Config.section`` returns it.
     """
+
+    name: ClassVar[str]
+    """Its name in the TOML file."""
+    components: ClassVar[Mapping[str, str]] = {}
+    """Options that name one more component of a kind, or ``auto``, with that kind."""
+    files_read: ClassVar[Mapping[str, str]] = {}
+    """Options that are the path of a file which is read, with words for that file."""
+
+
+@cache
+def section_types() -> Mapping[str, type[Any]]:
+    """Return the classes of all sections by name, in the order of the reference."""
+    return {name: resolve_name(target) for name, target in defaults.SECTIONS.items()}
+
+
+def _num_bytes(text: str) -> int:
+    """Read a size: ``B``, ``kB`` to ``TB`` (powers of 1000), ``KiB`` to ``TiB`` (of 1024)."""
     match = _SIZE.fullmatch(text.replace("k", "K"))
     if match is None:
         raise ValueError(f"expected a size such as '1 GiB' or '800 MB', got {text!r}")
-    number = float(match[1])
+    number, base = float(match[1]), 1024 if match[3] else 1000
     if number > sys.maxsize:
         raise ValueError(f"expected a size that a machine can have, got {text!r}")
-    base = 1024 if match[3] else 1000
     return int(number * base ** (" KMGT".index(match[2] or " ")))
 
 
-def _size(_instance: Any, _attribute: Any, value: str | None) -> None:
-    if value is not None and parse_size(value) < 1:
+def _check_size(_instance: Any, _attribute: Any, value: str | None) -> None:
+    if value is not None and _num_bytes(value) < 1:
         raise ValueError(f"expected at least one byte, got {value!r}")
 
 
@@ -162,7 +173,7 @@ class KVSection:
     num_blocks: int | None = option(
         None, unit="blocks", ge=2, default_text=f"{DEFAULT_NUM_BLOCKS}, unless memory is set"
     )
-    memory: str | None = option(None, check=_size)
+    memory: str | None = option(None, check=_check_size)
     enable_prefix_caching: bool = True
     hasher: str = defaults.DEFAULT_HASHER
     eviction: str = defaults.DEFAULT_EVICTION
@@ -170,7 +181,7 @@ class KVSection:
     @property
     def memory_bytes(self) -> int | None:
         """``memory`` in bytes."""
-        return None if self.memory is None else parse_size(self.memory)
+        return None if self.memory is None else _num_bytes(self.memory)
 
 
 @frozen(kw_only=True)

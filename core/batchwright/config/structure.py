@@ -8,20 +8,27 @@ integer to a float.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Final, Literal, Union, get_args, get_origin
 
 import attrs
-from attrs import frozen
+from attrs import Factory, define
 
-from batchwright.config.locating import line_in_source
-from batchwright.config.renamed import RENAMED
-from batchwright.exceptions import OUTSIDE, ConfigError
+from batchwright.exceptions import OUTSIDE
 from batchwright.suggest import did_you_mean
 
-_WORDS: dict[Any, str] = {
+RENAMED: Final[Mapping[str, str]] = {
+    "policy.priority.displaces": "policy.priority.preempts",
+    "policy.window.debt": "policy.window.fairness",
+    "scheduler.max_displacements": "scheduler.max_policy_preemptions",
+    "simulation.leap": "simulation.fast_forward",
+}
+"""By the path that an option had in the TOML, the one that it has."""
+
+_WORDS: Final[dict[Any, str]] = {
     bool: "true or false",
     int: "an integer",
     float: "a number",
@@ -30,80 +37,7 @@ _WORDS: dict[Any, str] = {
     dict: "a table",
     Mapping: "a table",
 }
-_ARRAYS = (list, tuple, Sequence)
-
-
-@frozen
-class Problem:
-    """One thing that is wrong with a configuration.
-
-    Args:
-        path: Dotted TOML path, e.g. ``gate[1].fraction``.
-        message: The value that was found, and the expected one.
-    """
-
-    path: str
-    message: str
-
-
-def raise_problems(problems: Iterable[Problem], source: str) -> None:
-    """Raise one ConfigError for all problems; return if there are none.
-
-    Args:
-        problems: The problems.
-        source: The file that holds it.
-
-    Raises:
-        ConfigError: There is a problem.
-    """
-    found = list(dict.fromkeys(problems))
-    if len(found) == 1:
-        raise located(found[0].message, found[0].path, source)
-    if found:
-        lines = "".join(f"\n  {_placed(problem, source)}" for problem in found)
-        raise ConfigError(f"{len(found)} problems:{lines}", source=source)
-
-
-def located(message: str, path: str, source: str) -> ConfigError:
-    """The error of one option, with its line where a file has it.
-
-    Args:
-        message: The value that was found, and the expected one.
-        path: Dotted TOML path.
-        source: The file, and maybe overrides.
-    """
-    line = line_in_source(source, path)
-    name, sign, overrides = source.partition(" -o ")
-    place = source if line is None else f"{name}:{line}{sign}{overrides}"
-    return ConfigError(message, path=path, source=place)
-
-
-def _placed(problem: Problem, source: str) -> str:
-    """A problem, with the line of its option where a file has it."""
-    line = line_in_source(source, problem.path)
-    place = problem.path if line is None else f"{problem.path} (line {line})"
-    return f"{place}: {problem.message}"
-
-
-def structure_options(component: Any, table: object, path: str, source: str = "") -> Any:
-    """Build the options of a component.
-
-    Args:
-        component: Its class.
-        table: Its TOML table, without ``use``.
-        path: Its TOML path, e.g. ``gate[1]``.
-        source: The file.
-
-    Returns:
-        An instance of ``component.Options``.
-
-    Raises:
-        ConfigError: Unknown keys, wrong types, values out of range: all of them.
-    """
-    structure = Structure()
-    options = structure.build(component.Options, table, path)
-    raise_problems(structure.problems, source)
-    return options
+_ARRAYS: Final = (list, tuple, Sequence)
 
 
 def type_name(kind: Any) -> str:
@@ -118,24 +52,27 @@ def type_name(kind: Any) -> str:
     return "a table" if attrs.has(kind) else _WORDS.get(origin, str(kind))
 
 
+@define
 class Structure:
-    """Build values of declared types from TOML values, and collect the problems."""
+    """Build values of declared types from TOML values, and collect the problems.
 
-    def __init__(self) -> None:
-        self.problems: list[Problem] = []
+    Args:
+        problems: TOML path and message of each.
+    """
+
+    problems: list[tuple[str, str]] = Factory(list)
 
     def note(self, path: str, message: str) -> None:
         """Collect a problem."""
-        self.problems.append(Problem(path, message))
+        self.problems.append((path, message))
 
     def refuse_unknown(self, what: str, path: str, keys: Iterable[str], known: list[str]) -> None:
         """Collect a problem for every key below a path that is not known."""
         for key in sorted(set(keys).difference(known)):
-            if path + key in RENAMED:
-                self.note(path + key, f"is called {RENAMED[path + key]} now")
-                continue
-            listed = f"{what.capitalize()}s: {', '.join(known) or 'none'}"
-            self.note(path + key, f"unknown {what}.{did_you_mean(key, known)} {listed}")
+            message = f"unknown {what}.{did_you_mean(key, known)} "
+            message += f"{what.capitalize()}s: {', '.join(known) or 'none'}"
+            successor = RENAMED.get(path + key)
+            self.note(path + key, f"is called {successor} now" if successor else message)
 
     def build(self, kind: Any, value: Any, path: str) -> Any:
         """Build a value of a type; what does not fit is a problem, and the answer None.
@@ -149,10 +86,10 @@ class Structure:
         if attrs.has(kind) and isinstance(value, Mapping):
             return self._table(kind, value, path)
         if origin in (Union, UnionType):
-            needed = [t for t in arguments if t is not NoneType]
-            if len(needed) == 1 and value is not None:
-                return self.build(needed[0], value, path)
-            for alternative in arguments:
+            fitting = [t for t in arguments if t is not NoneType or value is None]
+            if len(fitting) == 1:
+                return self.build(fitting[0], value, path)
+            for alternative in fitting:
                 trial = Structure()
                 result = trial.build(alternative, value, path)
                 if not trial.problems:
@@ -179,20 +116,15 @@ class Structure:
         fields = {field.name: field for field in attrs.fields(attrs.resolve_types(cls))}
         before = len(self.problems)
         self.refuse_unknown("option", f"{path}.", table, list(fields))
-        arguments = {}
+        values = {}
         for name, field in fields.items():
             if name in table:
-                arguments[field.alias] = self._option(field, table[name], f"{path}.{name}")
+                values[field.alias] = self._option(field, table[name], f"{path}.{name}")
             elif field.default is attrs.NOTHING:
                 self.note(f"{path}.{name}", "is required")
-        if len(self.problems) == before:
-            try:
-                return cls(**arguments)
-            except OUTSIDE:
-                raise
-            except BaseException as error:  # validators of attrs name the option themselves
-                self.note(path, str((*error.args, error)[0]))
-        return None
+        if len(self.problems) > before:
+            return None
+        return self._asked(path, cls, **values)  # validators of attrs name the option themselves
 
     def _option(self, field: Any, value: Any, path: str) -> Any:
         """Check each option by itself, so that all mistakes of a table are found at once."""
@@ -200,23 +132,25 @@ class Structure:
         result = self.build(field.type, value, path)
         for check in field.metadata.get("checks", ()):
             if len(self.problems) == before:
-                try:
-                    check(None, field, result)
-                except ValueError as error:
-                    self.note(path, str(error).removeprefix(f"{field.name}: "))
-                except OUTSIDE:
-                    raise
-                except BaseException as error:
-                    self.note(path, f"its check failed: {type(error).__name__}: {error}")
+                self._asked(path, check, None, field, result)
         return result
+
+    def _asked(self, path: str, call: Callable[..., Any], /, *args: Any, **values: Any) -> Any:
+        """Call a check or a class; what it raises is a problem."""
+        try:
+            return call(*args, **values)
+        except OUTSIDE:
+            raise
+        except BaseException as error:
+            text = f"its check failed: {type(error).__name__}: {error}"
+            if error.args and (isinstance(error, ValueError) or len(error.args) > 1):
+                text = str(error.args[0])  # attrs' own validators add what was compared
+            self.note(path, text.removeprefix(f"{path.rpartition('.')[2]}: "))
 
 
 def _has_float(value: int | float) -> bool:
     """Return True if there is a float for a number."""
-    try:
-        return not math.isnan(value)
-    except OverflowError:
-        return False
+    return abs(value) <= sys.float_info.max or abs(value) == math.inf
 
 
 def _parts(kind: Any) -> tuple[Any, tuple[Any, ...]]:

@@ -28,6 +28,12 @@ class Observer(Component, Lifecycle):
         Cost class: step.
         """
 
+    def flush(self) -> None:
+        """Write what is held back; called when a runtime is idle that may be killed at its end.
+
+        Cost class: event.
+        """
+
     def summary(self) -> dict[str, object]:
         """Return its results, for tables and JSON; called at the end, or any time."""
         return {}

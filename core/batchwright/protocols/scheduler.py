@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from batchwright import messages
     from batchwright.bell import Bell
     from batchwright.clock import Clock
+    from batchwright.config.sections import SchedulerSection
     from batchwright.context import Sizes
     from batchwright.protocols.components import Components
     from batchwright.protocols.kv import KVManager
-    from batchwright.scheduler_settings import SchedulerSettings
     from batchwright.step_view import StepView
 
 
@@ -58,7 +58,7 @@ class SchedulerBase(Component):
 
     Attributes:
         components: The other components that the configuration chose.
-        settings: Options of ``[scheduler]`` that choose no component.
+        settings: Options of ``[scheduler]``.
         requests: Live requests by id; an ended one leaves it.
         view: Counts, live, as components see them.
         bell: Rings at each signal; an engine sleeps on it.
@@ -67,19 +67,19 @@ class SchedulerBase(Component):
     """
 
     components: Components
-    settings: SchedulerSettings
+    settings: SchedulerSection
     requests: dict[str, Request]
     view: StepView
     bell: Bell
 
-    def start(self, components: Components, settings: SchedulerSettings, stopwatch: Clock) -> None:
+    def start(self, components: Components, settings: SchedulerSection, stopwatch: Clock) -> None:
         """Take over the chosen components; called once, before anything else.
 
         A scheduler binds the context of each component, and calls its ``setup``.
 
         Args:
             components: The chosen components.
-            settings: Settings of the step itself.
+            settings: Options of ``[scheduler]``.
             stopwatch: The clock that calls of components are timed by.
         """
         self.components = components

@@ -91,7 +91,7 @@ class Ending:
         del state.running[request.request_id]
         state.decode_batch.leave(request)
         was_planned = state.step.take_out(request)
-        if was_planned and not state.settings.compat.keeps_victims_hashes:
+        if was_planned and not state.compat.keeps_victims_hashes:
             # What this step was to compute of it will not be computed.
             self._blocks.kv.unpublish(request.view, request.num_computed_tokens)
         if self._resources:

@@ -194,7 +194,7 @@ class MakingRoom:
 
     def _num_sound(self, giving: Giving, hit: PrefixHit, step: StepInProgress) -> int:
         """Count the leading blocks of a hit that are computed whichever requests leave."""
-        if not hit.block_ids or self._state.settings.compat.keeps_victims_hashes:
+        if not hit.block_ids or self._state.compat.keeps_victims_hashes:
             return len(hit.block_ids)
         doubtful: set[int] = set()
         for request in (*giving.blocks, *([giving.seat] if giving.seat is not None else ())):

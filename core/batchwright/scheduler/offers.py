@@ -100,7 +100,7 @@ class Offers:
         its last output: else they might take each other's blocks for ever.
         """
         settings = self._state.settings
-        most = max(settings.max_futile_preemptions, settings.compat.num_futile_preemptions)
+        most = max(settings.max_futile_preemptions, self._state.compat.num_futile_preemptions)
         if request.num_preemptions >= most and request.num_futile_preemptions >= most:
             return True
         return any(r.num_futile_preemptions >= most for r in step.unfinished.values())

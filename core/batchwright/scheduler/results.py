@@ -33,7 +33,7 @@ class Results:
         self._ending = ending
         self._preemption = preemption
         self._failures = failures
-        self._stops_early = state.settings.compat.stops_early
+        self._stops_early = state.compat.stops_early
         self._max_model_len = state.sizes.max_model_len
 
     def commit(self, plan: SchedulerOutput, output: ModelOutput) -> StepOutputs:

@@ -209,7 +209,7 @@ class SchedulerServices(RuntimeServices):
 
     @property
     def compat(self) -> Compat:
-        return self._state.settings.compat
+        return self._state.compat
 
     @property
     def usage(self) -> UsageByAccount:

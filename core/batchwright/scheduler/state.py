@@ -11,6 +11,8 @@ from batchwright.callers.guard import Guard
 from batchwright.callers.policy import Policy
 from batchwright.callers.predictor import Predictions
 from batchwright.clock import Clock
+from batchwright.compat import COMPAT
+from batchwright.config.sections import SchedulerSection
 from batchwright.context import Sizes
 from batchwright.counters import SharedCount
 from batchwright.counts import Counts
@@ -21,7 +23,6 @@ from batchwright.request import Finish, Request, RequestStatus
 from batchwright.scheduler.in_flight import InFlight
 from batchwright.scheduler.step_in_progress import StepInProgress
 from batchwright.scheduler.waiting import WaitingRequests
-from batchwright.scheduler_settings import SchedulerSettings
 from batchwright.step_view import StepView
 from batchwright.timers import ClockTimers, TokenTimers
 from batchwright.usage import UsageByAccount
@@ -59,13 +60,14 @@ class State:
     def __init__(
         self,
         components: Components,
-        settings: SchedulerSettings,
+        settings: SchedulerSection,
         sizes: Sizes,
         clock: Clock,
         guard: Guard,
     ) -> None:
         self.components = components
         self.settings = settings
+        self.compat = COMPAT[settings.compat]
         self.sizes = sizes
         self.clock = clock
         self.kv = components.kv

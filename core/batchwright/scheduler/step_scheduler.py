@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from batchwright.callers.guard import Guard
 from batchwright.callers.lifecycle import close, set_up
 from batchwright.clock import Clock
+from batchwright.config.sections import SchedulerSection
 from batchwright.exceptions import StepError
 from batchwright.messages import ModelOutput, SchedulerOutput, StepOutputs
 from batchwright.protocols import SchedulerBase
@@ -21,7 +22,6 @@ from batchwright.scheduler.services import SchedulerServices, SchedulerView, rec
 from batchwright.scheduler.state import State
 from batchwright.scheduler.step import Step
 from batchwright.scheduler.turn import Turns
-from batchwright.scheduler_settings import SchedulerSettings
 
 _log = logging.getLogger("batchwright.scheduler")
 
@@ -39,7 +39,7 @@ class StepScheduler(SchedulerBase):
 
     batches_decodes: ClassVar[bool] = False
 
-    def start(self, components: Components, settings: SchedulerSettings, stopwatch: Clock) -> None:
+    def start(self, components: Components, settings: SchedulerSection, stopwatch: Clock) -> None:
         super().start(components, settings, stopwatch)
         sizes, slow_after = self.sizes, settings.slow_component_seconds
         self._guard = Guard(settings.max_component_faults, slow_after, stopwatch)

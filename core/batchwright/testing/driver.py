@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from batchwright.clock import VirtualClock
+from batchwright.compat import COMPAT
 from batchwright.exceptions import BatchwrightError, InvariantError
 from batchwright.testing.assertions import check_idle, check_outputs
 from batchwright.testing.executor import ScriptedExecutor
@@ -58,7 +59,7 @@ class Driver:
         self.step_time = step_time
         self.recorder = Recorder()
         self.requests: list[Request] = []
-        compat = scheduler.settings.compat
+        compat = COMPAT[scheduler.settings.compat]
         self.watch = Watch(limits, checks_contents=not compat.keeps_victims_hashes)
         self._watched: dict[str, Request] = {}
         self._planned: deque[SchedulerOutput] = deque()

@@ -78,15 +78,14 @@ def _check_files(config: Config) -> None:
     ``model.path`` counts as a folder if it looks like a path; else it may be the name
     of an embedded model, which only the executor knows.
     """
-    from batchwright.config import Problem, raise_problems
     from batchwright_engine.sections import RunSection
 
     problems = []
     prompts, model = config.section(RunSection).prompts, config.model.path
     if prompts is not None and not config.resolve(prompts).is_file():
-        problems.append(Problem("run.prompts", f"there is no file {config.resolve(prompts)}"))
+        problems.append(("run.prompts", f"there is no file {config.resolve(prompts)}"))
     if model is not None and ("/" in model or "\\" in model or model.startswith((".", "~"))):
         folder = config.resolve(model)
         if not folder.is_dir():
-            problems.append(Problem("model.path", f"there is no folder {folder}"))
-    raise_problems(problems, config.source)
+            problems.append(("model.path", f"there is no folder {folder}"))
+    config.refuse(problems)

@@ -6,7 +6,8 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
-from batchwright.config import LIST_KINDS, SELECTORS, Config, section_types
+from batchwright.config import LIST_KINDS, SELECTORS, Config
+from batchwright.config.sections import section_types
 from batchwright_lab.configuration.option_docs import OptionDoc, document_options
 
 __all__ = ["option_table", "render_reference"]

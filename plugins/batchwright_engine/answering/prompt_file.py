@@ -12,9 +12,9 @@ import attrs
 
 from batchwright.exceptions import ConfigError
 from batchwright.sampling_params import SamplingParams
-from batchwright.text_file import decode_text, read_text
 from batchwright_engine.answering.prompt_line import LineError, PromptLine, parse_json_line
 from batchwright_engine.sections import RunSection
+from batchwright_plugins.text_file import decode_text, read_text
 
 if TYPE_CHECKING:
     from batchwright.config import Config
@@ -40,7 +40,7 @@ def prompts_of(config: Config, given: Path | None) -> Path:
     prompts = config.section(RunSection).prompts
     if prompts is None:
         problem = "a run needs prompts; name a file here or with --prompts"
-        raise ConfigError(problem, path="run.prompts", source=config.source)
+        raise config.error("run.prompts", problem)
     return config.resolve(prompts)
 
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from batchwright.exceptions import ConfigError
 from batchwright.plugin_manager import PluginManager
-from batchwright.text_file import read_text
 from batchwright_engine.output_file import write_text
 from batchwright_lab.comparison.cell import file_digest
 from batchwright_lab.comparison.cell_form import check_cell
+from batchwright_plugins.text_file import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -133,7 +133,7 @@ def plan_grid(
         made = choose_workload(_with_policy(made, choice, names), workload)
         _check(made, all_rates)
         cells += _cells(choice, variation, made, all_rates, seeds, limit, checked)
-        idle.append(set(made.unselected_tables()))
+        idle.append({(use.kind, use.name) for use in made.unselected()})
         contenders.append((choice.label, variation.label))
         values[variation.label] = variation.values
     for kind, name in sorted(set.intersection(*idle)):

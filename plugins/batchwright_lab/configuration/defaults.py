@@ -8,7 +8,8 @@ from typing import Any
 
 import attrs
 
-from batchwright.config import LIST_KINDS, SELECTORS, Config, Use, section_types
+from batchwright.config import LIST_KINDS, SELECTORS, Config, Use
+from batchwright.config.sections import section_types
 from batchwright.exceptions import PluginError
 from batchwright.plugin_manager import PluginManager
 from batchwright.registration import Registration

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 from attrs import frozen
 
 from batchwright.exceptions import ConfigError
-from batchwright.text_file import parse_toml, read_text
 from batchwright_lab.estimator.curves import Curve, Surface
 from batchwright_lab.text_lines import text_lines
+from batchwright_plugins.text_file import read_text
+from batchwright_plugins.toml_text import parse_toml
 
 if TYPE_CHECKING:
     from batchwright.context import Context

@@ -12,7 +12,6 @@ import click
 
 from batchwright.clock import VirtualClock
 from batchwright.config import Config, Use
-from batchwright.config.loading import apply_override
 from batchwright.default_plugins import AUTO, DEFAULT_VICTIM
 from batchwright.exceptions import ConfigError, PluginError
 from batchwright.hookspecs import hookimpl
@@ -27,6 +26,7 @@ from batchwright_lab.replay.replay_pace import ReplayPace
 from batchwright_lab.replay.replayed_executor import ReplayedExecutor
 from batchwright_lab.sections import true_estimator
 from batchwright_lab.simulation.assembly import SimulatorAssembly
+from batchwright_plugins.config_file import apply_override
 from batchwright_plugins.metrics import percentile
 
 if TYPE_CHECKING:

@@ -65,7 +65,7 @@ def make_workload(assembly: Assembly) -> Workload:
     if use.name == AUTO:
         names = assembly.plugins.names("workload")
         problem = f"no workload is chosen; name one here or with --workload: {', '.join(names)}"
-        raise ConfigError(problem, path=use.option, source=assembly.config.source)
+        raise assembly.config.error(use.option, problem)
     workload: Workload = assembly.make(use)
     return workload
 

@@ -18,9 +18,9 @@ from typing import Any, Final
 from attrs import define, frozen
 
 from batchwright.exceptions import ConfigError
-from batchwright.text_file import decode_text, read_text
 from batchwright_lab.text_lines import require_file
 from batchwright_lab.workload.lines import MOST_SECONDS, MOST_TOKENS, parse_json, short
+from batchwright_plugins.text_file import decode_text, read_text
 
 __all__ = ["Client", "Window", "read_clients"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import frozen
 
-from batchwright.number_bounds import MAX_TOKEN_ID, token_ids_problem, unmet_bounds
+from batchwright.number_bounds import BOUNDS, MAX_TOKEN_ID, WHOLE, Bounds, token_ids_problem
 from batchwright.option import option
 from batchwright.protocols import Arrival, Workload
 from batchwright_lab.workload.lines import TraceFile
@@ -26,7 +26,10 @@ _FIELDS: Final[dict[str, type[Any]]] = {
     "slo_class": str,
     "hints": dict,
 }
-_NUMBERS: Final = ("priority", "deadline", "max_tokens", "output_token_id")
+_NUMBERS: Final = {
+    **{name: BOUNDS[name] for name in ("priority", "deadline", "max_tokens")},
+    "output_token_id": Bounds(0, MAX_TOKEN_ID, WHOLE),
+}
 _WORDS: Final[dict[type[Any], str]] = {str: "a string", dict: "an object"}
 _OWN: Final = ("time", "prompt_tokens", "output_tokens", "prompt_token_ids", "prefix")
 _KEYS: Final = (*_OWN, *_FIELDS, *_NUMBERS)
@@ -107,10 +110,10 @@ class Jsonl(Workload):
         for name, value in fields.items():
             if not isinstance(value, _FIELDS[name]) or not _is_sound(value):
                 raise self.file.broken(number, f"{name}, {_WORDS[_FIELDS[name]]}", value)
-        for name in _NUMBERS:
+        for name, bounds in _NUMBERS.items():
             value = record.get(name)
             if value is not None:
-                unmet = unmet_bounds(name, value)
+                unmet = bounds.unmet(value)
                 if unmet is not None:
                     raise self.file.broken(number, f"{name}, {unmet}", value)
                 fields[name] = value

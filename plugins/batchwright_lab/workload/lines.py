@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from batchwright.exceptions import ConfigError
-from batchwright.text_file import read_text
 from batchwright_lab.text_lines import require_file, text_lines
+from batchwright_plugins.text_file import read_text
 
 __all__ = ["MOST_SECONDS", "MOST_TOKENS", "TraceFile", "parse_json", "short"]
 

@@ -132,6 +132,12 @@ class DecisionLog(Observer):
         self._file.close()
         self._file = None
 
+    def flush(self) -> None:
+        """Write the events since the last step, and all lines to disk."""
+        if self._file is not None:
+            self._write_events()
+            self._file.flush()
+
     def summary(self) -> dict[str, object]:
         """Return the path of the log, and its length."""
         return {"path": self.options.path, "lines": self._num_lines}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from batchwright.config import Config, check_combinations
+from batchwright.config import Config
+from batchwright.config.checks import check_combinations
 from batchwright.exceptions import ConfigError
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from batchwright.assembly import Assembly
 from batchwright.config import load_config
-from batchwright.config.loading import apply_override
 from batchwright.exceptions import ConfigError
 from batchwright_engine.sections import RunSection
+from batchwright_plugins.config_file import apply_override
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ from typing import Literal
 import pytest
 from attrs import field, frozen, validators
 
-from batchwright.config import Config, Use, section_types, structure_options
+from batchwright.config import Config, Use
+from batchwright.config.sections import section_types
 from batchwright.exceptions import ConfigError
 from batchwright.option import option
 from batchwright_engine.sections import RunSection
@@ -290,8 +291,8 @@ class Component:
     Options = Options
 
 
-def test_structure_options_builds_every_type():
-    options = structure_options(
+def test_build_options_builds_every_type():
+    options = Config().build_options(
         Component,
         {
             "needed": 3,
@@ -337,9 +338,9 @@ def test_structure_options_builds_every_type():
         ({"needed": 1, "inner": 3}, "gate[1].inner: expected a table, got 3"),
     ],
 )
-def test_structure_options_refuses_with_the_path(table, expected):
+def test_build_options_refuses_with_the_path(table, expected):
     with pytest.raises(ConfigError) as caught:
-        structure_options(Component, table, "gate[1]", "run.toml")
+        Config(source="run.toml").build_options(Component, table, "gate[1]")
 
     assert expected in str(caught.value)
     assert caught.value.source == "run.toml"

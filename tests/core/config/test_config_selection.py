@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from attrs import frozen
 
+from batchwright.assembly import Assembly
 from batchwright.component_checks import check_components
-from batchwright.config import Config
+from batchwright.config import Config, Use
 from batchwright.exceptions import ConfigError
 from batchwright.plugin import Gate, SchedulingPolicy, hookimpl
 from batchwright.plugin_manager import PluginManager
@@ -92,17 +93,23 @@ def test_all_selections_are_checked_at_once(plugins):
         check_components(config, plugins)
 
 
-def test_tables_of_components_that_nothing_names_are_told():
+def test_tables_of_components_that_nothing_names_are_told(caplog):
     """An option that is set and has no effect is a mistake, or a leftover."""
     tables = {
         "policy": {"fair": {}, "sjf": {"aging": 1.0}, "fcfs": {}},
         "workload": {"poisson": {}},
     }
     shadow = [{"use": "shadow", "policy": "sjf"}]
-    config = Config.from_dict({**tables, "observer": shadow})
+    Assembly(Config.from_dict({**tables, "observer": shadow}))
 
     expected = (
         "[policy.fair] has no effect: scheduler.policy = 'fcfs'; to select it, "
         "set scheduler.policy = 'fair'"
     )
-    assert list(config.unselected()) == [expected]
+    assert caplog.messages == [expected]
+
+
+def test_component_of_a_list_that_no_option_names_is_in_use():
+    """Code adds observers of its own, which have no option in a file."""
+    own = Use("observer", "own", "own")
+    assert list(Config(observer=(own,)).unselected()) == []

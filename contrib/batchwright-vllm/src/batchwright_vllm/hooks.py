@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from batchwright.callers.events import Events
-from batchwright.callers.guard import Guard
+from batchwright.callers.guard import ANYTHING, Guard
 from batchwright.callers.lifecycle import close, set_up
 from batchwright.callers.policy import Policy
 from batchwright.callers.predictor import Predictions
@@ -18,6 +18,8 @@ from batchwright.context import Sizes
 from batchwright.counters import SharedCount
 from batchwright.counts import Counts
 from batchwright.groups import Groups
+from batchwright.protocols import Observer
+from batchwright.protocols.component import defines
 from batchwright.request import Finish
 from batchwright.timers import ClockTimers
 from batchwright.usage import UsageByAccount
@@ -110,6 +112,8 @@ class Hooks:
         self.budgets = Budgets(self)
         self.preempting = Preempting(self)
         self._progress = Progress(self)
+        observers = self.components.observers
+        self._flushed = [one for one in observers if defines(one, Observer.flush)]
         self._can_stall = self.budgets.is_needed
         self._beginnings: list[Callable[[], None]] = []
         if self.budgets.is_needed:
@@ -152,6 +156,7 @@ class Hooks:
         self.has_changed = True
         cause, self.cause = self.cause, "shortage"
         self.preempted[served.request_id] = cause
+        served.is_admitted = False
         served.high_water = max(served.high_water, lost_tokens)
         self._change_blocks(served, 0)
         self.queue.note_reason(served.request_id, f"preempted ({cause})")
@@ -205,6 +210,7 @@ class Hooks:
         """Begin a step: heed signals and timers."""
         self.now = now = self.clock.now()
         self.num_scheduled_tokens = self.num_admitted = 0
+        self.admitted.clear()
         self.queue.begin_step()
         while self.signals:
             self.has_changed |= self.queue.wake(self.signals.popleft()) > 0
@@ -229,14 +235,7 @@ class Hooks:
 
     def planned(self, output: SchedulerOutput) -> None:
         """Note a step that vLLM has planned."""
-        self.admitted.clear()
-        for data in output.scheduled_new_reqs:
-            self._admit(data.req_id, data.num_computed_tokens)
-        cached = output.scheduled_cached_reqs
-        if cached.resumed_req_ids:
-            computed = dict(zip(cached.req_ids, cached.num_computed_tokens, strict=True))
-            for request_id in cached.resumed_req_ids:
-                self._admit(request_id, computed[request_id])
+        self.note_admissions(output.num_scheduled_tokens)
         if self.policy.keeps_accounts:
             self._charge(output)
         num_tokens = output.total_num_scheduled_tokens
@@ -268,10 +267,35 @@ class Hooks:
                     del self._awaits_first[request_id]
         if self.events.on_outputs.listeners:
             self.events.on_outputs(outputs_of(step_id, outputs))
+        self.flush_if_idle()
 
-    def _admit(self, request_id: str, hit: int) -> None:
-        served = self.served[request_id]
+    def flush_if_idle(self) -> None:
+        """Have observers write what they hold back, since vLLM may kill its process at its end."""
+        if not self.served:
+            for observer in self._flushed:
+                self.guard.ask(observer, observer.flush, ANYTHING)
+
+    def note_admissions(self, scheduled: Mapping[str, int] | None = None) -> None:
+        """Report the requests that the scan has admitted since the last call.
+
+        Args:
+            scheduled: The scheduled tokens of the step, once vLLM has counted them as computed.
+        """
+        new = []
+        for request in reversed(self.scheduler.running):
+            served = self.served[request.request_id]
+            if served.is_admitted:
+                break
+            new.append(served)
+        for served in reversed(new):
+            num_new = 0 if scheduled is None else scheduled[served.request_id]
+            self._admit(served, served.num_computed_tokens - num_new)
+
+    def _admit(self, served: VllmRequest, hit: int) -> None:
+        request_id = served.request_id
+        served.is_admitted = True
         self.admitted[request_id] = served
+        self.num_admitted += 1
         self.has_changed = True
         self.preempting.note_admission(served)
         if served.scheduled_time is None:

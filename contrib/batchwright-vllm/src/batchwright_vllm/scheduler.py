@@ -61,6 +61,11 @@ class _Plugged(_VllmScheduler):
         super().add_request(request, *args, **kwargs)
         self.hooks.added(served)
 
+    def finish_requests(self, *args: Any, **kwargs: Any) -> Any:
+        finished = super().finish_requests(*args, **kwargs)
+        self.hooks.flush_if_idle()
+        return finished
+
     def preempt(self, request: Request, cause: str) -> None:
         """Preempt a request that was taken out of ``running``, for a reason of a plugin's."""
         self.hooks.cause = cause

@@ -68,6 +68,7 @@ class VllmRequest:
         self.num_cached_tokens: int | None = None
         self.waiting_reason = ""
         self.is_aside = False
+        self.is_admitted = False
         self.component_data: list[Any] = [None] * num_slots
         self.predicted_tokens: float | None = None
         self.usage: Usage | None = None

@@ -10,7 +10,8 @@ from typing import Any
 
 from batchwright.exceptions import ConfigError
 from batchwright.suggest import did_you_mean
-from batchwright.text_file import parse_toml, read_text
+from batchwright_plugins.text_file import read_text
+from batchwright_plugins.toml_text import parse_toml
 
 __all__ = ["find_profile", "profile_names", "read_coefficients"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from batchwright.config import load_config
-from batchwright.config.locating import line_of
 from batchwright.exceptions import ConfigError
+from batchwright_plugins.toml_text import line_of
 
 TEXT = '''# a comment = 1
 [scheduler]
@@ -25,6 +25,7 @@ use = "watermark"
 [policy.fair]
 weights = {ada = 1,
   bob = 2}
+"a=b" = 3
 [kv]
 eviction.size = 4
 '''
@@ -39,8 +40,9 @@ eviction.size = 4
         ("gate[1].fraction", 14),
         ("gate[1].fractoin", 12),
         ("policy.fair.weights.ada", 16),
-        ("kv.eviction.size", 19),
-        ("kv.nothing", 18),
+        ("policy.fair.a=b", 18),
+        ("kv.eviction.size", 20),
+        ("kv.nothing", 19),
         ("model.path", None),
     ],
 )

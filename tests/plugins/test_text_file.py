@@ -10,8 +10,8 @@ import pytest
 
 from batchwright import ConfigError
 from batchwright.config import load_config
-from batchwright.text_file import read_text
 from batchwright_lab.text_lines import require_file, text_lines
+from batchwright_plugins.text_file import read_text
 
 TOML = "[scheduler]\nseed = 7\n"
 
