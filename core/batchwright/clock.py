@@ -11,11 +11,9 @@ class Clock(Protocol):
 
     def now(self) -> float:
         """Seconds since some fixed moment; never decreases."""
-        ...
 
     def wait_until(self, moment: float) -> None:
         """Return when ``now()`` has reached the moment."""
-        ...
 
 
 wall_seconds = time.monotonic

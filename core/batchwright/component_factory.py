@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import define, field
 
-from batchwright.callers.fault_place import place_of_error
+from batchwright.callers.fault import place_of_error
 from batchwright.clock import Clock
 from batchwright.config import LIST_KINDS, Config, Use
 from batchwright.context import Context, Sizes

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from typing import Final
 
+from attrs import define
 
+
+@define(eq=False)
 class SharedCount:
     """A number that other counts follow."""
 
-    __slots__ = ("value",)
-
-    def __init__(self, value: int = 0) -> None:
-        self.value = value
+    value: int = 0
 
 
 STANDSTILL: Final = SharedCount()
 """A count for counts that advance only by calls; stays 0."""
 
 
+@define(eq=False)
 class FollowingCount:
     """A count that advances with a shared one, or stands still.
 
@@ -26,11 +27,8 @@ class FollowingCount:
         shared: The count that it follows.
     """
 
-    __slots__ = ("base", "shared")
-
-    def __init__(self) -> None:
-        self.base = 0
-        self.shared = STANDSTILL
+    base: int = 0
+    shared: SharedCount = STANDSTILL
 
     @property
     def value(self) -> int:
@@ -46,15 +44,13 @@ class FollowingCount:
         self.shared = shared
 
 
+@define(eq=False)
 class GrowingSum:
     """A sum that grows by ``rate`` whenever a shared count advances, at no cost then."""
 
-    __slots__ = ("_base", "_shared", "rate")
-
-    def __init__(self, shared: SharedCount) -> None:
-        self._shared = shared
-        self._base = 0
-        self.rate = 0
+    _shared: SharedCount
+    _base: int = 0
+    rate: int = 0
 
     @property
     def total(self) -> int:

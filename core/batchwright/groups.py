@@ -30,12 +30,6 @@ class Groups:
         self._idle: dict[str, float] = {}  # when each one's time is over, the first one first
         self.next_expiry = math.inf
 
-    def __len__(self) -> int:
-        return len(self._groups)
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._groups
-
     def enter(self, name: str) -> None:
         """Note a live request of a group."""
         self._groups.setdefault(name, _Group()).num_live += 1

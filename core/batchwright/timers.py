@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Iterator
+from heapq import heappop, heappush
 from operator import index
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from attrs import define, field
+
+from batchwright.decode_batch import DecodeBatch
 from batchwright.protocols import Component
 from batchwright.request import Request
 from batchwright.request_view import RequestView
 
-if TYPE_CHECKING:
-    from batchwright.decode_batch import DecodeBatch
 
-__all__ = ["ClockTimers", "TokenTimers"]
-
-
+@define(eq=False)
 class TokenTimers:
     """Numbers of computed tokens at which a component wants to be called.
 
@@ -27,11 +26,10 @@ class TokenTimers:
         reached: Requests that may have reached a timer, for ``take_due`` to look at.
     """
 
-    def __init__(self, requests: dict[str, Request], decode_batch: DecodeBatch) -> None:
-        self._requests = requests
-        self._decode_batch = decode_batch
-        self._count = 0
-        self.reached: dict[str, Request] = {}
+    _requests: dict[str, Request]
+    _decode_batch: DecodeBatch
+    _count: int = field(init=False, default=0)
+    reached: dict[str, Request] = field(init=False, factory=dict)
 
     def set(
         self, view: RequestView, num_computed_tokens: int, component: Component, payload: Any
@@ -45,12 +43,11 @@ class TokenTimers:
         request = self._requests.get(view.request_id)
         if request is None or request.view is not view:
             return
-        heapq.heappush(request.timers, (num_computed_tokens, self._count, component, payload))
+        heappush(request.timers, (num_computed_tokens, self._count, component, payload))
         self._count += 1
-        if request.num_computed_tokens >= num_computed_tokens:
-            self.reached[request.request_id] = request
-        else:
+        if num_computed_tokens > request.num_computed_tokens:
             self._decode_batch.watch(request, num_computed_tokens)
+        self.note(request)
 
     def note(self, request: Request) -> None:
         """Note a request that may have reached its nearest timer."""
@@ -65,24 +62,19 @@ class TokenTimers:
             if request.status.is_finished:
                 continue
             while request.timers and request.timers[0][0] <= request.num_computed_tokens:
-                _, _, component, payload = heapq.heappop(request.timers)
+                _, _, component, payload = heappop(request.timers)
                 due.append((component, request.view, payload))
             if request.timers:
                 self._decode_batch.watch(request, request.timers[0][0])
         return due
 
 
+@define(eq=False)
 class ClockTimers:
     """Times at which a component wants to be called; a heap, O(log n)."""
 
-    __slots__ = ("_count", "heap")
-
-    def __init__(self) -> None:
-        self.heap: list[tuple[float, int, Any]] = []
-        self._count = 0
-
-    def __len__(self) -> int:
-        return len(self.heap)
+    heap: list[tuple[float, int, Any]] = field(init=False, factory=list)
+    _count: int = field(init=False, default=0)
 
     @property
     def next_time(self) -> float | None:
@@ -98,10 +90,10 @@ class ClockTimers:
         """
         if not math.isfinite(time):
             raise ValueError(f"a timer needs a finite time, not {time!r}")
-        heapq.heappush(self.heap, (time, self._count, payload))
+        heappush(self.heap, (time, self._count, payload))
         self._count += 1
 
     def take_due(self, now: float) -> Iterator[Any]:
         """Yield the payloads of all timers due at ``now``, earliest first."""
         while self.heap and self.heap[0][0] <= now:
-            yield heapq.heappop(self.heap)[2]
+            yield heappop(self.heap)[2]

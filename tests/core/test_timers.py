@@ -13,7 +13,7 @@ def test_timers_come_due_once_in_order_of_time_then_of_setting(times, moments):
         timers.set(time, number)
     waiting = sorted(range(len(times)), key=lambda number: (times[number], number))
     for now in moments:
-        assert len(timers) == len(waiting)
+        assert len(timers.heap) == len(waiting)
         assert timers.next_time == (times[waiting[0]] if waiting else None)
         due = [number for number in waiting if times[number] <= now]
         assert list(timers.take_due(now)) == due

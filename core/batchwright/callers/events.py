@@ -1,63 +1,47 @@
-"""Events that components are told of: those of requests, and those of steps."""
+"""Events that components are told of: those of requests, of steps, and of their timers."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping
-from typing import Any, Generic, ParamSpec
+from collections.abc import Callable, Iterable
+from functools import partial, wraps
+from typing import Any, Generic, Protocol, TypeVar, TypeVarTuple, cast
 
 from attrs import define
 
-from batchwright.callers.guard import Guard, RunEndedError, name_of, raised, traceback_of
-from batchwright.exceptions import OUTSIDE, InvariantError
+from batchwright.callers.fault import Fault
+from batchwright.callers.guard import ANYTHING, Caller, Expected, Guard, defining
+from batchwright.exceptions import InvariantError
 from batchwright.protocols import Component, Lifecycle, Observer
-from batchwright.protocols.component import defines
 from batchwright.protocols.components import Components
+from batchwright.request_view import RequestView
 
-_log = logging.getLogger("batchwright.faults")
+Args = TypeVarTuple("Args")
+Told = TypeVar("Told", bound=Component)
 
-P = ParamSpec("P")
+_A_DICT = Expected(lambda answer: isinstance(answer, dict), "a dict")
 
 
-@define(eq=False, slots=False)
-class Event(Generic[P]):
+@define(eq=False)
+class Event(Generic[*Args]):
     """One kind of event: calling it tells those that listen, in order of configuration.
 
     Args:
-        guard: Counts faults.
-        disable: Called with an observer that raised.
-        listeners: Components that override the method, each with its bound method.
+        listeners: Components that override the method, each with the call of its own.
     """
 
-    _guard: Guard
-    _disable: Callable[[Observer], None]
-    listeners: list[tuple[Component, Callable[P, object]]]
+    listeners: list[tuple[Component, Callable[[*Args], object]]]
 
-    def __bool__(self) -> bool:
-        return bool(self.listeners)
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> None:
+    def __call__(self, *args: *Args) -> None:
         """Call each listener.
 
         Raises:
             PluginError: A component that is no observer failed too often in a row.
             InvariantError: An observer that checks found a bug.
         """
-        guard = self._guard
-        for component, method in self.listeners:
-            try:
-                if guard.times_calls:
-                    guard.timed(component, method, *args, **kwargs)
-                else:
-                    method(*args, **kwargs)
-            except (InvariantError, RunEndedError, *OUTSIDE):
-                raise
-            except BaseException as error:
-                _note_fault(component, method, error, guard, self._disable)
-            else:
-                if guard.in_row:
-                    guard.clear(component, name_of(component, method))
+        for _, tell in self.listeners:
+            tell(*args)
 
 
 class Events:
@@ -74,26 +58,16 @@ class Events:
 
     def __init__(self, components: Components, guard: Guard) -> None:
         self._guard = guard
-        self._observers = list(components.observers)
-        self._all: list[Event[Any]] = []
+        self._caller = Caller(guard, self._note)
+        self._all: list[Event[*tuple[Any, ...]]] = []
+        self._observers = components.observers
         told = [c for c in components if isinstance(c, Lifecycle)]
-        self.on_add = self._event([(c, c.on_add) for c in told if defines(c, Lifecycle.on_add)])
-        self.on_admit = self._event(
-            [(c, c.on_admit) for c in told if defines(c, Lifecycle.on_admit)]
-        )
-        self.on_preempt = self._event(
-            [(c, c.on_preempt) for c in told if defines(c, Lifecycle.on_preempt)]
-        )
-        self.on_finish = self._event(
-            [(c, c.on_finish) for c in told if defines(c, Lifecycle.on_finish)]
-        )
-        watching = components.observers
-        self.on_step = self._event(
-            [(c, c.on_step) for c in watching if defines(c, Observer.on_step)]
-        )
-        self.on_outputs = self._event(
-            [(c, c.on_outputs) for c in watching if defines(c, Observer.on_outputs)]
-        )
+        self.on_add = self._event(told, Lifecycle.on_add)
+        self.on_admit = self._event(told, Lifecycle.on_admit)
+        self.on_preempt = self._event(told, Lifecycle.on_preempt)
+        self.on_finish = self._event(told, Lifecycle.on_finish)
+        self.on_step = self._event(components.observers, Observer.on_step)
+        self.on_outputs = self._event(components.observers, Observer.on_outputs)
 
     def summaries(self) -> dict[str, dict[str, Any]]:
         """Return the summaries of observers by name; a second one of a name is ``NAME-2``.
@@ -102,56 +76,72 @@ class Events:
         cannot hold, is a fault of its observer.
         """
         found: dict[str, dict[str, Any]] = {}
-        for observer in list(self._observers):
-            try:
-                answer: object = observer.summary()
-                if not isinstance(answer, Mapping):
-                    raise TypeError(f"summary() returned {answer!r}, expected a dict")
-                summary = json.loads(json.dumps(answer))
-            except OUTSIDE:
-                raise
-            except BaseException as error:
-                _note_fault(observer, observer.summary, error, self._guard, self._disable)
-                continue
-            if summary:
-                found[_free(observer.name, found)] = summary
+        for observer in self._observers:
+            if answer := self._caller.call(observer, _through_json(observer.summary), _A_DICT):
+                name, number = observer.name, 1
+                while name in found:
+                    number += 1
+                    name = f"{observer.name}-{number}"
+                found[name] = answer
         return found
 
-    def _event(self, listeners: list[tuple[Component, Callable[P, object]]]) -> Event[P]:
-        event = Event(self._guard, self._disable, listeners)
+    def _event(self, told: Iterable[Told], method: Callable[[Told, *Args], object]) -> Event[*Args]:
+        call = self._caller.call
+        event = Event([(c, partial(call, c, own, ANYTHING)) for c, own in defining(told, method)])
         self._all.append(event)
         return event
 
-    def _disable(self, observer: Observer) -> None:
+    def _note(self, fault: Fault) -> None:
+        """Count a fault; an observer is disabled.
+
+        Raises:
+            PluginError: A component that is no observer failed too often in a row.
+            InvariantError: An observer that checks found a bug.
+        """
+        if isinstance(fault.__cause__, InvariantError):
+            raise fault.__cause__
+        failed = fault.component
+        if not isinstance(failed, Observer):
+            self._guard.count_in_row(fault)
+            return
         for event in self._all:
-            event.listeners = [pair for pair in event.listeners if pair[0] is not observer]
-        self._observers = [other for other in self._observers if other is not observer]
+            event.listeners = [pair for pair in event.listeners if pair[0] is not failed]
+        self._observers = tuple(other for other in self._observers if other is not failed)
+        self._guard.count(fault)
+        fault.log(logging.WARNING, "; it is disabled for the rest of the run")
 
 
-def _note_fault(
-    component: Component,
-    method: Callable[..., object],
-    error: BaseException,
-    guard: Guard,
-    disable: Callable[[Observer], None],
-) -> None:
-    """Count a fault; an observer is disabled.
-
-    Raises:
-        PluginError: A component that is no observer failed too often in a row.
-    """
-    name = name_of(component, method)
-    what = raised(error, component, name)
-    if not isinstance(component, Observer):
-        guard.count_in_row(component, name, what, error)
-        return
-    disable(component)
-    where = guard.count(component, name)
-    message = "%s %s; it is disabled for the rest of the run"
-    _log.warning(message, where, what, exc_info=traceback_of(error))
+class _HasTimers(Protocol):
+    def on_tokens(self, request: RequestView, payload: Any) -> None: ...
+    def on_timer(self, payload: Any) -> None: ...
 
 
-def _free(name: str, taken: Mapping[str, Any]) -> str:
-    """Return the name, or with the first number from 2 on that makes it one of its own."""
-    names = (f"{name}-{number}" for number in range(2, len(taken) + 3))
-    return name if name not in taken else next(n for n in names if n not in taken)
+@define(eq=False, slots=False)
+class Timers:
+    """Calls components back; any of them may ask for it, so that the method may be missing."""
+
+    _guard: Guard
+
+    def on_tokens(self, component: Component, request: RequestView, payload: Any) -> None:
+        """Tell a component that a position has been computed."""
+
+        def on_tokens() -> None:
+            cast("_HasTimers", component).on_tokens(request, payload)
+
+        self._guard.ask(component, on_tokens, ANYTHING)
+
+    def on_timer(self, component: Component, payload: Any) -> None:
+        """Tell a component that a time has come."""
+
+        def on_timer() -> None:
+            cast("_HasTimers", component).on_timer(payload)
+
+        self._guard.ask(component, on_timer, ANYTHING)
+
+
+def _through_json(summary: Callable[[], object]) -> Callable[[], Any]:
+    @wraps(summary)
+    def plain() -> Any:
+        return json.loads(json.dumps(summary()))
+
+    return plain

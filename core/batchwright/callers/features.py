@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from batchwright.callers.guard import ANYTHING, REASON_OR_NONE, Guard
+from batchwright.callers.guard import ANYTHING, REASON_OR_NONE, Guard, defining
 from batchwright.messages import SchedulerOutput
 from batchwright.protocols import Feature
-from batchwright.protocols.component import defines
 from batchwright.request_view import RequestView
 
 
@@ -26,13 +25,12 @@ class Features:
         Raises:
             RequestFault: A feature failed on it.
         """
+        ask = self._guard.ask_about_request
         for name, data in request.features.items():
             feature = self._by_name.get(name)
             if feature is None:
                 return f"no feature {name!r} is configured (configured: {sorted(self._by_name)})"
-            reason = self._guard.ask_about_request(
-                feature, feature.check, REASON_OR_NONE, request, data
-            )
+            reason = ask(feature, feature.check, REASON_OR_NONE, request, data)
             if reason is not None:
                 return f"feature {name!r}: {reason}"
         return None
@@ -61,7 +59,7 @@ class Features:
         Returns:
             Whether any of them listens.
         """
-        told = [f for f in self._features if defines(f, Feature.on_restart)]
-        for feature in told:
-            self._guard.ask(feature, feature.on_restart, ANYTHING)
+        told = defining(self._features, Feature.on_restart)
+        for feature, on_restart in told:
+            self._guard.ask(feature, on_restart, ANYTHING)
         return bool(told)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from batchwright.callers.guard import YES_OR_NO, Expected, Guard
+from batchwright.callers.guard import YES_OR_NO, Expected, Guard, defining
 from batchwright.protocols import Gate, Need, PrefixHit
-from batchwright.protocols.component import defines
 from batchwright.request_view import RequestView
 from batchwright.step_view import StepView
 from batchwright.verdicts import Admit, Defer, Reject, Stop, Verdict, Wait
@@ -37,46 +36,36 @@ class Gates:
     """Asks gates in the order of the configuration; the first objection counts.
 
     Faults: in ``open`` the step goes on as if the gate were open; every other one belongs to
-    the request.
+    the request, and is raised as a RequestFault.
     """
 
     def __init__(self, gates: Sequence[Gate], guard: Guard) -> None:
-        self._guard = guard
-        self._submitting = tuple(gate for gate in gates if defines(gate, Gate.pre_enqueue))
-        self._scanning = tuple(gate for gate in gates if defines(gate, Gate.open))
-        self._judging = tuple(gate for gate in gates if defines(gate, Gate.pre_filter))
-        self._sizing = tuple(gate for gate in gates if defines(gate, Gate.filter))
+        self._ask = guard.ask
+        self._judge = guard.ask_about_request
+        self._open = defining(gates, Gate.open)
+        self._pre_enqueue = defining(gates, Gate.pre_enqueue)
+        self._pre_filter = defining(gates, Gate.pre_filter)
+        self._filter = defining(gates, Gate.filter)
+
+    def closed(self, view: StepView) -> str:
+        """Return the reason why no request may enter in this step; empty if some may."""
+        for gate, is_open in self._open:
+            if self._ask(gate, is_open, _OPEN_OR_CLOSED, view) is False:
+                return f"gate {gate.name!r} is closed"
+        return ""
 
     def pre_enqueue(self, request: RequestView) -> Objection | None:
-        """Return what a gate has against a request that arrives.
-
-        Raises:
-            RequestFault: A gate failed on it.
-        """
-        for gate in self._submitting:
-            verdict = self._guard.ask_about_request(
-                gate, gate.pre_enqueue, _ARRIVAL_VERDICT, request
-            )
+        """Return what a gate has against a request that arrives."""
+        for gate, method in self._pre_enqueue:
+            verdict = self._judge(gate, method, _ARRIVAL_VERDICT, request)
             if not isinstance(verdict, Admit):
                 return _objection(gate, verdict)
         return None
 
-    def closed(self, view: StepView) -> str:
-        """Return the reason why no request may enter in this step; empty if some may."""
-        for gate in self._scanning:
-            is_open = self._guard.ask(gate, gate.open, _OPEN_OR_CLOSED, view)
-            if is_open is False:
-                return f"gate {gate.name!r} is closed"
-        return ""
-
     def pre_filter(self, request: RequestView, view: StepView) -> Objection | None:
-        """Return what a gate has against the next request, before its prefix is looked up.
-
-        Raises:
-            RequestFault: A gate failed on it.
-        """
-        for gate in self._judging:
-            verdict = self._guard.ask_about_request(gate, gate.pre_filter, _VERDICT, request, view)
+        """Return what a gate has against the next request, before its prefix is looked up."""
+        for gate, method in self._pre_filter:
+            verdict = self._judge(gate, method, _VERDICT, request, view)
             if not isinstance(verdict, Admit):
                 return _objection(gate, verdict)
         return None
@@ -84,15 +73,9 @@ class Gates:
     def filter(
         self, request: RequestView, need: Need, hit: PrefixHit, view: StepView
     ) -> Objection | None:
-        """Return what a gate has against the next request, now that its size is known.
-
-        Raises:
-            RequestFault: A gate failed on it.
-        """
-        for gate in self._sizing:
-            verdict = self._guard.ask_about_request(
-                gate, gate.filter, _VERDICT, request, need, hit, view
-            )
+        """Return what a gate has against the next request, now that its size is known."""
+        for gate, method in self._filter:
+            verdict = self._judge(gate, method, _VERDICT, request, need, hit, view)
             if not isinstance(verdict, Admit):
                 return _objection(gate, verdict)
         return None

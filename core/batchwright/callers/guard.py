@@ -7,19 +7,23 @@ the step fall back; several in a row end the run. An observer is disabled.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from inspect import getattr_static
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, NamedTuple, Never, TypeVar, TypeVarTuple
 
-from batchwright.callers.fault_place import place_of_answer, place_of_error
+from attrs import define
+
+from batchwright.callers.fault import Fault, RunEndedError, name_of
 from batchwright.clock import Clock
-from batchwright.exceptions import OUTSIDE, PluginError
+from batchwright.exceptions import OUTSIDE, BatchwrightError
 from batchwright.protocols import Component
+from batchwright.protocols.component import defines
 
 _log = logging.getLogger("batchwright.faults")
 
-P = ParamSpec("P")
-T = TypeVar("T")
+Args = TypeVarTuple("Args")
+Answer = TypeVar("Answer")
+Asked = TypeVar("Asked")
+Outcome = TypeVar("Outcome")
 
 
 class Expected(NamedTuple):
@@ -41,240 +45,163 @@ REASON_OR_NONE = Expected(
 )
 
 
+@define
 class RequestFault(Exception):  # noqa: N818 (never leaves the scheduler)
     """A component failed on one request; caught where that request is handled."""
 
-    def __init__(self, component: Component, method: str, what: str) -> None:
-        self.detail = f"{component.ctx.label}: {method}() {what}"
-        super().__init__(self.detail)
-
-
-class RunEndedError(PluginError):
-    """A component failed too often in a row; no handler on the way takes it for its own."""
+    detail: str
 
 
 class Guard:
-    """Calls methods of components, and counts the faults that belong to no request.
+    """Calls methods of components, and counts their faults.
 
-    A call names its component besides the method, since a static method is bound to none.
+    ``ask`` and ``ask_about_request`` take a component, its method, the answers that are expected,
+    and the arguments. (The component is named besides the method, since a static method is bound
+    to none.)
 
     Args:
-        max_in_row: So many of one component in a row end the run.
+        max_in_row: So many faults of one method in a row end the run.
         slow_after: Seconds after which a call is reported as slow; None: no call is timed.
         clock: What calls are timed by.
 
     Attributes:
+        ask: Calls a method whose fault belongs to no request; returns None then. PluginError:
+            it failed too often in a row.
+        ask_about_request: Calls a method whose fault belongs to the request that it is asked
+            about, and is raised as a RequestFault.
         counts: Faults that belonged to no request, by component and method.
-        in_row: Those of each method since it worked last, by path and name; ``clear`` ends
-            a row.
-        times_calls: Whether calls are timed.
         num_about_requests: Faults that belonged to a request each.
         slowest: Seconds that the slowest call took, of those that were slow.
+        in_row: Faults of each method since it worked last, by path and name.
+        slow_after: Seconds after which a call is slow.
     """
 
     def __init__(self, max_in_row: int, slow_after: float | None, clock: Clock) -> None:
         self._max_in_row = max_in_row
-        self._slow_after = slow_after
-        self.times_calls = slow_after is not None
         self._clock = clock
+        self.slow_after = slow_after
         self.in_row: dict[tuple[str, str], int] = {}
         self.counts: dict[str, int] = {}
         self.num_about_requests = 0
         self.slowest: dict[str, float] = {}
+        self.ask = Caller(self, self.count_in_row).call
+        self.ask_about_request = Caller(self, self._raise_about_request).call
 
-    def ask(
-        self,
-        component: Component,
-        method: Callable[P, T],
-        expected: Expected,
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> T | None:
-        """Call a component's method whose fault belongs to no request.
-
-        Returns:
-            Its answer, or None if it raised or answered nonsense.
+    def set_up(self, component: Component) -> None:
+        """Have a component prepare itself.
 
         Raises:
-            PluginError: It did so too often in a row.
+            PluginError: It cannot.
         """
-        try:
-            if self.times_calls:
-                answer = self.timed(component, method, *args, **kwargs)
-            else:
-                answer = method(*args, **kwargs)
-        except (RunEndedError, *OUTSIDE):
-            raise
-        except BaseException as error:
-            name = name_of(component, method)
-            self.count_in_row(component, name, raised(error, component, name), error)
-            return None
-        if not _allows(expected, answer):
-            name = name_of(component, method)
-            self.count_in_row(component, name, _odd(component, name, answer, expected))
-            return None
-        if self.in_row:
-            self.clear(component, name_of(component, method))
-        return answer
+        Caller(self, _refuse_start).call(component, component.setup, ANYTHING)
 
-    def ask_about_request(
-        self,
-        component: Component,
-        method: Callable[P, T],
-        expected: Expected,
-        *args: P.args,
-        **kwargs: P.kwargs,
-    ) -> T:
-        """Call a component's method whose fault belongs to the request that it is asked about.
+    def close(self, component: Component) -> None:
+        """Have a component release what it holds; a fault is counted and logged."""
+        Caller(self, self._note_at_end).call(component, component.close, ANYTHING)
 
-        Raises:
-            RequestFault: It raised, or its answer is not expected.
-        """
-        try:
-            if self.times_calls:
-                answer = self.timed(component, method, *args, **kwargs)
-            else:
-                answer = method(*args, **kwargs)
-        except (RunEndedError, *OUTSIDE):
-            raise
-        except BaseException as error:
-            name = name_of(component, method)
-            fault = self.about_request(component, name, raised(error, component, name))
-            if _log.isEnabledFor(logging.DEBUG):
-                _log.warning("%s", fault.detail, exc_info=error)
-            raise fault from error
-        if not _allows(expected, answer):
-            name = name_of(component, method)
-            what = _odd(component, name, answer, expected)
-            raise self.about_request(component, name, what)
-        return answer
-
-    def about_request(self, component: Component, name: str, what: str) -> RequestFault:
+    def about_request(self, fault: Fault) -> RequestFault:
         """Count a fault that belongs to a request, and make its exception."""
         self.num_about_requests += 1
-        return RequestFault(component, name, what)
+        if _log.isEnabledFor(logging.DEBUG):
+            fault.log(logging.WARNING)  # which is shown where no handler is set up
+        return RequestFault(str(fault))
 
-    def not_queued(self, component: Component, method: Callable[..., Any]) -> RequestFault:
-        """Count that a method left a request out of its queue, and make the exception."""
-        return self.about_request(
-            component, name_of(component, method), "did not queue the request"
-        )
+    def count(self, fault: Fault) -> None:
+        """Count a fault that belongs to no request."""
+        self.counts[fault.where] = self.counts.get(fault.where, 0) + 1
 
-    def timed(
-        self, component: Component, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
-        """Call a method, and report it if it is slow."""
-        start = self._clock.now()
-        try:
-            return method(*args, **kwargs)
-        finally:
-            seconds = self._clock.now() - start
-            if self._slow_after is not None and seconds > self._slow_after:
-                self._note_slow(f"{component.ctx.label}: {name_of(component, method)}()", seconds)
-
-    def count(self, component: Component, name: str) -> str:
-        """Count a fault of the method of that name.
-
-        Returns:
-            Where it was, for messages.
-        """
-        where = f"{component.ctx.label}: {name}()"
-        self.counts[where] = self.counts.get(where, 0) + 1
-        return where
-
-    def count_in_row(
-        self, component: Component, name: str, what: str, error: BaseException | None = None
-    ) -> None:
+    def count_in_row(self, fault: Fault) -> None:
         """Count a fault that makes a step fall back.
 
         Raises:
             PluginError: It is one too many in a row.
         """
-        where = self.count(component, name)
-        place = (component.ctx.path, name)
+        self.count(fault)
+        place = (fault.component.ctx.path, fault.name)
         self.in_row[place] = num_faults = self.in_row.get(place, 0) + 1
-        message = "%s %s (fault %d in a row)"
-        _log.warning(message, where, what, num_faults, exc_info=traceback_of(error))
+        fault.log(logging.WARNING, f" (fault {num_faults} in a row)")
         if num_faults >= self._max_in_row:
-            raise RunEndedError(
-                f"{what}; {num_faults} faults in a row end the run "
-                "(scheduler.max_component_faults)",
-                where=where,
-            ) from error
+            end = f"; {num_faults} faults in a row end the run (scheduler.max_component_faults)"
+            raise fault.ending_run(end) from fault.__cause__
 
-    def clear(self, component: Component, name: str) -> None:
-        """Note that a method worked."""
-        self.in_row.pop((component.ctx.path, name), None)
+    def timed(
+        self, component: Component, method: Callable[[*Args], Answer], *args: *Args
+    ) -> Answer:
+        """Call a method, and report it if it is slow."""
+        start = self._clock.now()
+        try:
+            return method(*args)
+        finally:
+            seconds = self._clock.now() - start
+            if seconds > (self.slow_after or 0):
+                self._note_slow(f"{component.ctx.label}: {name_of(component, method)}()", seconds)
 
     def _note_slow(self, where: str, seconds: float) -> None:
         """Keep the slowest call; a warning each time that it has doubled."""
         slowest = self.slowest.get(where, 0.0)
         if seconds >= 2 * slowest:
-            _log.warning(
-                "%s took %.3g s (scheduler.slow_component_seconds = %g)",
-                where,
-                seconds,
-                self._slow_after,
-            )
+            message = "%s took %.3g s (scheduler.slow_component_seconds = %g)"
+            _log.warning(message, where, seconds, self.slow_after)
         self.slowest[where] = max(slowest, seconds)
 
+    def _raise_about_request(self, fault: Fault) -> Never:
+        raise self.about_request(fault) from fault.__cause__
 
-def unusable(
-    component: Component, method: Callable[..., Any], answer: object, expected: str
-) -> PluginError:
-    """Make the exception for an answer that nothing can replace."""
-    name = name_of(component, method)
-    what = f"returned {_shown(answer)}, expected {expected}{place_of_answer(component, name)}"
-    return PluginError(what, where=f"{component.ctx.label}: {name}()")
+    def _note_at_end(self, fault: Fault) -> None:
+        self.count(fault)
+        fault.log(logging.ERROR)
 
 
-def raised(error: BaseException, component: Component, name: str) -> str:
-    """Say what a component's method raised, or what came of its answer, and at which line."""
-    said = ": ".join(part for part in (type(error).__name__, _shown(error, str)) if part)
-    place = place_of_error(type(component), error) or place_of_answer(component, name)
-    return f"raised {said}{place}"
+@define(eq=False)
+class Caller(Generic[Outcome]):
+    """Calls methods of components, and checks their answers.
 
-
-def traceback_of(error: BaseException | None) -> BaseException | None:
-    """Return the exception whose traceback a log record shows, if the level is DEBUG."""
-    return error if _log.isEnabledFor(logging.DEBUG) else None
-
-
-def name_of(component: Component, method: Callable[..., Any]) -> str:
-    """Return the name under which a component has a method, for messages.
-
-    It may differ from the function's own name: a decorator may have replaced the function.
+    Args:
+        guard: Knows of rows of faults, and times calls.
+        on_fault: Called with a fault: raises, or returns what stands for the answer.
     """
-    meant = (method, getattr(method, "__wrapped__", method))
-    own: str = getattr(method, "__name__", type(method).__name__)
-    if getattr(component, own, None) in meant:
-        return own
-    for name in dir(type(component)):
-        if callable(getattr_static(component, name)) and getattr(component, name) in meant:
-            return name
-    return own
+
+    _guard: Guard
+    _on_fault: Callable[[Fault], Outcome]
+
+    def call(
+        self,
+        component: Component,
+        method: Callable[[*Args], Answer],
+        expected: Expected,
+        *args: *Args,
+    ) -> Answer | Outcome:
+        """Call a component's method, and return its answer if it is one that is expected."""
+        guard = self._guard
+        try:
+            is_timed = guard.slow_after is not None
+            answer = guard.timed(component, method, *args) if is_timed else method(*args)
+        except (RunEndedError, *OUTSIDE):
+            raise
+        except BaseException as error:
+            return self._on_fault(Fault.raised(component, name_of(component, method), error))
+        try:
+            is_allowed = expected is ANYTHING or expected.check(answer)
+        except OUTSIDE:
+            raise
+        except BaseException:  # it cannot even be looked at
+            is_allowed = False
+        if not is_allowed:
+            name = name_of(component, method)
+            return self._on_fault(Fault.returned(component, name, answer, expected.words))
+        if guard.in_row:
+            guard.in_row.pop((component.ctx.path, name_of(component, method)), None)
+        return answer
 
 
-def _odd(component: Component, name: str, answer: object, expected: Expected) -> str:
-    place = place_of_answer(component, name)
-    return f"returned {_shown(answer)}, expected {expected.words}{place}"
+def defining(
+    components: Iterable[Asked], method: Callable[[Asked, *Args], Answer]
+) -> list[tuple[Asked, Callable[[*Args], Answer]]]:
+    """Return the components that override a method of their contract, each with its own."""
+    return [(c, getattr(c, method.__name__)) for c in components if defines(c, method)]
 
 
-def _shown(value: object, form: Callable[[Any], str] = repr) -> str:
-    """Put a plugin's object in words; its own words for it may fail as well."""
-    try:
-        return form(value)
-    except OUTSIDE:
-        raise
-    except BaseException:
-        return f"<{type(value).__name__}>"
-
-
-def _allows(expected: Expected, answer: object) -> bool:
-    """Tell whether an answer passes its check; one that cannot even be looked at does not."""
-    try:
-        return expected is ANYTHING or expected.check(answer)
-    except OUTSIDE:
-        raise
-    except BaseException:
-        return False
+def _refuse_start(fault: Fault) -> Never:
+    if isinstance(fault.__cause__, BatchwrightError):
+        raise fault.__cause__
+    raise fault.ending_run() from fault.__cause__

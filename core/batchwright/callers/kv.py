@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from batchwright.callers.guard import unusable
+from collections.abc import Callable
+
+from batchwright.callers.fault import Fault, RunEndedError, name_of
 from batchwright.context import Sizes
 from batchwright.protocols import KVManager, Need, PrefixHit
 from batchwright.protocols.kv import NO_HIT
@@ -48,7 +50,7 @@ class BlockPool:
         hit = self.kv.lookup(request.view)
         if not (isinstance(hit, PrefixHit) and 0 <= hit.num_tokens < request.num_tokens):
             expected = f"a PrefixHit of less than {request.num_tokens} tokens"
-            raise unusable(self.kv, self.kv.lookup, hit, expected)
+            raise self._unusable(self.kv.lookup, hit, expected)
         return hit
 
     def need(self, request: Request, hit: PrefixHit, num_computed: int) -> Need:
@@ -67,7 +69,7 @@ class BlockPool:
         step = kv.num_needed(request.view, num_slots, hit)
         full = step if known <= num_slots else kv.num_needed(request.view, known, hit)
         if not (type(step) is type(full) is int):
-            raise unusable(kv, kv.num_needed, (step, full), "a number of blocks")
+            raise self._unusable(kv.num_needed, (step, full), "a number of blocks")
         return Need(step, full)
 
     def admit(self, request: Request, num_computed: int, hit: PrefixHit) -> list[int] | None:
@@ -83,10 +85,7 @@ class BlockPool:
         """
         num_slots = self._num_slots(num_computed)
         new = self.kv.allocate(request.view, num_slots, num_computed, hit)
-        if type(new) is not list:
-            self._check_none(new)
-            return None
-        return self.table(request)
+        return self.table(request) if type(new) is list else self._no_blocks(new)
 
     def extend(self, request: Request, num_computed: int) -> list[int] | None:
         """Give a running request slots, with lookahead where the pool has room for it.
@@ -103,9 +102,7 @@ class BlockPool:
         new = self.kv.allocate(request.view, num_slots, final, NO_HIT)
         if new is None and ahead and not self.fits(num_computed + ahead):
             new = self.kv.allocate(request.view, num_computed, final, NO_HIT)
-        if type(new) is not list:
-            self._check_none(new)
-        return new
+        return new if type(new) is list else self._no_blocks(new)
 
     def table(self, request: Request) -> list[int]:
         """Return a copy of a request's block table."""
@@ -116,6 +113,14 @@ class BlockPool:
         slots = min(num_computed + self._num_lookahead_tokens, self._max_model_len)
         return slots if self.fits(slots) else num_computed
 
-    def _check_none(self, answer: object) -> None:
-        if answer is not None:
-            raise unusable(self.kv, self.kv.allocate, answer, "block ids, or None")
+    def _no_blocks(self, answer: object) -> list[int] | None:
+        """Return None if that is the answer: without blocks there is no other."""
+        if answer is None:
+            return None
+        raise self._unusable(self.kv.allocate, answer, "block ids, or None")
+
+    def _unusable(
+        self, method: Callable[..., object], answer: object, expected: str
+    ) -> RunEndedError:
+        name = name_of(self.kv, method)
+        return Fault.returned(self.kv, name, answer, expected).ending_run()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from attrs import define
+
 from batchwright.callers.guard import Expected, Guard
 from batchwright.protocols import Limit
 from batchwright.request_view import RequestView
@@ -14,12 +16,12 @@ def _is_count(answer: object) -> bool:
     return type(answer) is int and answer >= 0
 
 
+@define(eq=False, slots=False)
 class Limits:
     """Asks limits; their minimum counts, and a fault belongs to the request."""
 
-    def __init__(self, limits: Sequence[Limit], guard: Guard) -> None:
-        self._guard = guard
-        self._limits = limits
+    _limits: Sequence[Limit]
+    _guard: Guard
 
     def cut(self, request: RequestView, num_tokens: int, view: StepView) -> int:
         """Cut the tokens of a request by each limit, in the order of the configuration.
@@ -27,11 +29,10 @@ class Limits:
         Raises:
             RequestFault: A limit failed on this request.
         """
+        ask = self._guard.ask_about_request
         for limit in self._limits:
             if num_tokens > 1 or limit.affects_decode:
                 expected = Expected(_is_count, f"0 to {num_tokens} tokens")
-                most = self._guard.ask_about_request(
-                    limit, limit.max_tokens, expected, request, num_tokens, view
-                )
+                most = ask(limit, limit.max_tokens, expected, request, num_tokens, view)
                 num_tokens = min(num_tokens, most)
         return num_tokens

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import wraps
 from typing import Final, NamedTuple
 
+from batchwright.callers.fault import Fault, name_of
 from batchwright.callers.guard import ANYTHING, YES_OR_NO, Expected, Guard, RequestFault
 from batchwright.protocols import SchedulingPolicy
 from batchwright.protocols.component import defines
@@ -16,16 +17,7 @@ from batchwright.request_view import RequestView
 from batchwright.step_view import StepView
 from batchwright.verdicts import Preempt
 
-
-def _is_hashable(answer: object) -> bool:
-    try:
-        hash(answer)
-    except TypeError:
-        return False
-    return True
-
-
-_HASHABLE: Final = Expected(_is_hashable, "something hashable")
+_HASHABLE: Final = Expected(lambda answer: hash(answer) is not None, "something hashable")
 
 
 class RunningOrder(NamedTuple):
@@ -50,7 +42,7 @@ class Policy:
         queue: Its queue.
         orders_running: Whether running requests have an order of their own.
         yields: Whether it names running requests that yield.
-        displaces: Whether a waiting request may take the place of a running one.
+        preempts: Whether a waiting request may take the place of a running one.
         keeps_accounts: Whether requests have accounts.
     """
 
@@ -62,9 +54,6 @@ class Policy:
         self.yields = defines(policy, SchedulingPolicy.running_to_preempt)
         self.preempts = defines(policy, SchedulingPolicy.preempts)
         self.keeps_accounts = defines(policy, SchedulingPolicy.account)
-
-        def peek() -> RequestView | None:
-            return self.queue.peek()
 
         @wraps(policy.key)
         def add(request: RequestView) -> bool:
@@ -84,8 +73,8 @@ class Policy:
         def running_to_preempt(view: StepView) -> tuple[Preempt, ...]:
             return tuple(policy.running_to_preempt(view))  # it may be a generator
 
-        self._peek, self._add, self._requeue = peek, add, requeue
-        self._running_key, self._yield_running = running_key, running_to_preempt
+        self._add, self._requeue = add, requeue
+        self._running_key, self._running_to_preempt = running_key, running_to_preempt
 
     def enqueue(self, request: RequestView) -> RequestFault | None:
         """Queue a new request; if that fails it is not queued, and the fault is returned."""
@@ -97,19 +86,17 @@ class Policy:
 
     def head(self, is_queued: Expected) -> RequestView | None:
         """Return the request that is served next; None if the queue fails."""
-        return self._guard.ask(self._policy, self._peek, is_queued)
+        return self._guard.ask(self._policy, self.queue.peek, is_queued)
 
     def running_order(self, requests: list[Request]) -> RunningOrder:
         """Return running requests in the order in which they are served."""
         if not self.orders_running:
             return RunningOrder(requests)
         keyed, failed = [], []
+        policy, ask, key_of = self._policy, self._guard.ask_about_request, self._running_key
         for request in requests:
             try:
-                key = self._guard.ask_about_request(
-                    self._policy, self._running_key, ANYTHING, request.view
-                )
-                keyed.append((key, request))
+                keyed.append((ask(policy, key_of, ANYTHING, request.view), request))
             except RequestFault as fault:
                 failed.append((request, fault))
         return RunningOrder([r for _, r in sorted(keyed, key=lambda pair: pair[0])], failed)
@@ -121,7 +108,7 @@ class Policy:
             lambda named: all(isinstance(one, Preempt) and one.request in running for one in named),
             "Preempt of running requests",
         )
-        return self._guard.ask(self._policy, self._yield_running, expected, view) or ()
+        return self._guard.ask(self._policy, self._running_to_preempt, expected, view) or ()
 
     def may_displace(self, waiting: RequestView, running: RequestView) -> bool:
         """Tell whether one request takes the place of another: strictly better only."""
@@ -142,10 +129,10 @@ class Policy:
         self, method: Callable[[RequestView], bool], request: RequestView
     ) -> RequestFault | None:
         try:
-            is_queued = self._guard.ask_about_request(self._policy, method, ANYTHING, request)
+            if self._guard.ask_about_request(self._policy, method, ANYTHING, request):
+                return None
         except RequestFault as fault:
             return fault
-        if is_queued:
-            return None
         # It would wait for ever, and nothing would tell.
-        return self._guard.not_queued(self._policy, method)
+        name = name_of(self._policy, method)
+        return self._guard.about_request(Fault(self._policy, name, "did not queue the request"))

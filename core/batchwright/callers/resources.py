@@ -7,14 +7,7 @@ from typing import Final, NamedTuple
 
 from attrs import define
 
-from batchwright.callers.guard import (
-    ANYTHING,
-    REASON_OR_NONE,
-    YES_OR_NO,
-    Expected,
-    Guard,
-    RequestFault,
-)
+from batchwright.callers.guard import ANYTHING, REASON_OR_NONE, YES_OR_NO, Expected, Guard
 from batchwright.protocols import Resource
 from batchwright.request_view import RequestView
 
@@ -32,7 +25,7 @@ class Shortage(NamedTuple):
 
     key: str | None
     reason: str
-    has_released: bool = False
+    has_released: bool
 
 
 @define(eq=False, slots=False)
@@ -54,10 +47,9 @@ class Resources:
         Raises:
             RequestFault: A resource failed on it.
         """
+        ask = self._guard.ask_about_request
         for resource in self._resources:
-            reason = self._guard.ask_about_request(
-                resource, resource.never, REASON_OR_NONE, request
-            )
+            reason = ask(resource, resource.never, REASON_OR_NONE, request)
             if reason is not None:
                 return f"resource {resource.name!r}: {reason}"
         return None
@@ -68,25 +60,19 @@ class Resources:
         Raises:
             RequestFault: A resource failed on it; none is taken.
         """
-        for index, resource in enumerate(self._resources):
-            try:
-                shortage = self._reserve(resource, request)
-            except RequestFault:
-                self.unreserve(request, index)
-                raise
-            if shortage is not None:
-                self.unreserve(request, index)
-                return shortage._replace(has_released=index > 0)
+        ask, num_reserved = self._guard.ask_about_request, 0
+        try:
+            for resource in self._resources:
+                if not ask(resource, resource.reserve, YES_OR_NO, request):
+                    key = ask(resource, resource.waits_for, _KEY_OR_NONE, request)
+                    return Shortage(key, f"resource {resource.name!r} is short", num_reserved > 0)
+                num_reserved += 1
+        finally:
+            if num_reserved < len(self._resources):
+                self.unreserve(request, num_reserved)
         return None
 
     def unreserve(self, request: RequestView, count: int | None = None) -> None:
         """Take back the first ``count`` reservations of a request (all if None)."""
         for resource in self._resources[:count]:
             self._guard.ask(resource, resource.unreserve, ANYTHING, request)
-
-    def _reserve(self, resource: Resource, request: RequestView) -> Shortage | None:
-        ask = self._guard.ask_about_request
-        if ask(resource, resource.reserve, YES_OR_NO, request):
-            return None
-        key = ask(resource, resource.waits_for, _KEY_OR_NONE, request)
-        return Shortage(key, f"resource {resource.name!r} is short")

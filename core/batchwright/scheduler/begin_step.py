@@ -5,7 +5,7 @@ from __future__ import annotations
 from attrs import define
 
 from batchwright.callers.controls import Controls
-from batchwright.callers.timers import Timers
+from batchwright.callers.events import Timers
 from batchwright.scheduler.ending import Ending
 from batchwright.scheduler.state import State
 from batchwright.scheduler.step_in_progress import Bypass, StepInProgress

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from batchwright.callers.controls import Controls
+from batchwright.callers.events import Timers
 from batchwright.callers.features import Features
 from batchwright.callers.gates import Gates
 from batchwright.callers.guard import Guard
 from batchwright.callers.kv import BlockPool
 from batchwright.callers.limits import Limits
 from batchwright.callers.resources import Resources
-from batchwright.callers.timers import Timers
 from batchwright.callers.victims import Victims
 from batchwright.scheduler.admission import Admission
 from batchwright.scheduler.admission_attempt import AdmissionAttempt

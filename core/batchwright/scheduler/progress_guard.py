@@ -73,7 +73,7 @@ class ProgressGuard:
         self.awaits_resource = state.step.lacks_resource
         self._is_outside = self.awaits_resource or waiting.num_outside > 0
         waits = state.running or len(waiting) > waiting.num_parked
-        stuck = waits and len(state.in_flight.steps) <= 1 and not len(state.clock_timers)
+        stuck = waits and len(state.in_flight.steps) <= 1 and not state.clock_timers.heap
         self._idle_steps = self._idle_steps + 1 if stuck and not state.admission_paused else 0
 
     def _report(self) -> str:

@@ -7,7 +7,6 @@ from abc import abstractmethod
 from typing import Any, ClassVar
 
 from batchwright.callers.guard import Guard
-from batchwright.callers.lifecycle import close, set_up
 from batchwright.clock import Clock
 from batchwright.config.sections import SchedulerSection
 from batchwright.exceptions import StepError
@@ -59,7 +58,7 @@ class StepScheduler(SchedulerBase):
         for component in (*components, *components.subcomponents(), self):
             component.ctx.bind(self._services, component)
         for component in (*components, self):
-            set_up(component)
+            self._guard.set_up(component)
         if not parts.blocks.fits(sizes.max_model_len):
             _log.warning(
                 "the KV pool holds %d tokens, less than max_model_len = %d: a request that "
@@ -162,7 +161,7 @@ class StepScheduler(SchedulerBase):
 
     def close(self) -> None:
         for component in self._state.components:
-            close(component, self._guard)
+            self._guard.close(component)
 
     # -- What can be read --------------------------------------------------------
 

@@ -7,7 +7,7 @@ from types import TracebackType
 
 from attrs import define
 
-from batchwright.callers.lifecycle import raise_as_fault
+from batchwright.callers.fault import raise_as_fault
 from batchwright.exceptions import StepError
 from batchwright.protocols import Component
 from batchwright.scheduler.ending import Ending

@@ -9,8 +9,8 @@ from batchwright.clock import Clock
 from batchwright.decode_batch.fast_forward import FastForwarding
 from batchwright.default_plugins import DEFAULT_SCHEDULER
 from batchwright.protocols import SchedulerBase
-from batchwright.scheduler.step_scheduler import StepScheduler
 from batchwright.scheduler.step import Step
+from batchwright.scheduler.step_scheduler import StepScheduler
 
 
 class Scheduler(StepScheduler):

@@ -536,6 +536,8 @@ class TestPlaces:
         with caplog.at_level(level, "batchwright.faults"):
             self.fault(written("return 1 / 0"))
         assert shown == ("return 1 / 0" in caplog.text)
+        told = [r.levelname for r in caplog.records if r.name == "batchwright.faults"]
+        assert told == ["WARNING"] * shown  # so that it shows without a handler, too
 
 
 class TestMethodsThatAreMoreThanMethods:

@@ -7,12 +7,10 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from batchwright.callers.events import Events
+from batchwright.callers.events import Events, Timers
 from batchwright.callers.guard import ANYTHING, Guard
-from batchwright.callers.lifecycle import close, set_up
 from batchwright.callers.policy import Policy
 from batchwright.callers.predictor import Predictions
-from batchwright.callers.timers import Timers
 from batchwright.config import Config
 from batchwright.context import Sizes
 from batchwright.counters import SharedCount
@@ -126,12 +124,12 @@ class Hooks:
         for component in (*self.components, *self.components.subcomponents()):
             component.ctx.bind(self.services, component)
         for component in self.components:
-            set_up(component)
+            self.guard.set_up(component)
 
     def close(self) -> None:
         """Close the components."""
         for component in self.components:
-            close(component, self.guard)
+            self.guard.close(component)
 
     # -- Requests --------------------------------------------------------------------
 
