@@ -15,21 +15,8 @@ from batchwright.config import SELECTORS, Config, Use
 from batchwright.config.checks import check_combinations
 from batchwright.config.sections import DEFAULT_MAX_MODEL_LEN, DEFAULT_NUM_BLOCKS
 from batchwright.context import Sizes
-from batchwright.default_plugins import AUTO, DEFAULT_VICTIM
 from batchwright.plugin_manager import PluginManager
-from batchwright.protocols import (
-    Control,
-    Estimator,
-    Feature,
-    Gate,
-    Limit,
-    ModelInfo,
-    Observer,
-    OutputOracle,
-    Resource,
-    SchedulerBase,
-)
-from batchwright.protocols.components import Components
+from batchwright.protocols import Estimator, ModelInfo, OutputOracle, SchedulerBase
 
 _log = logging.getLogger("batchwright.config")
 
@@ -83,65 +70,32 @@ class Assembly:
             ConfigError: Options exclude each other, or do not suit the model.
             PluginError: A component cannot be built.
         """
-        sizes = self.sizes(model, self._num_blocks(model))
+        sizes = self._sizes(model, self._num_blocks(model))
         check_combinations(self.config, sizes.max_model_len)
-        factory = self._factory(output_oracle)
-        components = self._components(factory, sizes, estimator)
-        scheduler: SchedulerBase = factory.make(self.config.once("scheduler"), sizes)
+        factory = self._factory(sizes, output_oracle)
+        components = factory.components(estimator)
+        scheduler: SchedulerBase = factory.make(self.config.once("scheduler"))
         with naming(scheduler, SchedulerBase.start):
             scheduler.start(components, self.config.scheduler, stopwatch or self.clock)
         return scheduler
 
-    def make_alone(self, use: Use) -> Any:
-        """Build a component that belongs to no scheduler, e.g. a workload."""
-        return self.make(use, self.sizes(None, num_blocks=0))
+    def make(self, use: Use, sizes: Sizes | None = None, **parts: Any) -> Any:
+        """Build a component that belongs to no scheduler, e.g. a workload.
 
-    def make(self, use: Use, sizes: Sizes, **parts: Any) -> Any:
-        """Build one component, and its subcomponents; see ``ComponentFactory.make``."""
-        return self._factory().make(use, sizes, **parts)
+        Args:
+            use: Its name and its options.
+            sizes: The sizes of the run; None: those that are known without a model.
+            parts: What it finds in ``ctx.components`` beside its subcomponents.
 
-    def _factory(self, output_oracle: OutputOracle | None = None) -> ComponentFactory:
-        return ComponentFactory(self.config, self.plugins, self.clock, output_oracle)
+        Raises:
+            PluginError: It cannot be built.
+        """
+        return self._factory(sizes or self._sizes(None, num_blocks=0)).make(use, **parts)
 
-    def _components(
-        self, factory: ComponentFactory, sizes: Sizes, estimator: Estimator | None
-    ) -> Components:
-        def once(kind: str, **parts: Any) -> Any:
-            return factory.make(self.config.once(kind), sizes, **parts)
+    def _factory(self, sizes: Sizes, output_oracle: OutputOracle | None = None) -> ComponentFactory:
+        return ComponentFactory(self.config, self.plugins, self.clock, sizes, output_oracle)
 
-        def listed(kind: str, base: type[Any] = Feature) -> tuple[Any, ...]:
-            uses = getattr(self.config, kind)
-            own = tuple(factory.make(use, sizes) for use in uses)
-            return (*own, *(part for part in parts if isinstance(part, base)))
-
-        parts: list[Any] = []
-        hasher, eviction, policy = once("hasher"), once("eviction"), once("policy")
-        features = listed("feature")
-        parts += [part for feature in features for part in factory.make_parts(feature, sizes)]
-        return Components(
-            kv_parts=(hasher, eviction),
-            kv=once("kv", hasher=hasher, eviction=eviction),
-            policy=policy,
-            victim=factory.make(self._victim(policy), sizes),
-            preemption=once("preemption"),
-            predictor=once("predictor"),
-            estimator=estimator or once("estimator"),
-            gates=listed("gate", Gate),
-            controls=listed("control", Control),
-            limits=listed("limit", Limit),
-            resources=listed("resource", Resource),
-            features=features,
-            observers=listed("observer", Observer),
-        )
-
-    def _victim(self, policy: Any) -> Use:
-        chosen = self.config.once("victim")
-        if chosen.name != AUTO:
-            return chosen
-        return self.config.named("victim", policy.default_victim or DEFAULT_VICTIM)
-
-    def sizes(self, model: ModelInfo | None, num_blocks: int) -> Sizes:
-        """The sizes of a run, as far as they are known."""
+    def _sizes(self, model: ModelInfo | None, num_blocks: int) -> Sizes:
         lengths = (self.config.max_model_len, model and model.max_model_len)
         max_model_len = min((n for n in lengths if n is not None), default=DEFAULT_MAX_MODEL_LEN)
         sections = (attrs.asdict(s, recurse=False) for s in (self.config.scheduler, self.config.kv))

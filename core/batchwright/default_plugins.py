@@ -17,21 +17,16 @@ READER: Final = "batchwright_plugins.config_file:read_config"
 """The reader of TOML files; core itself takes what such a file holds, as a dict."""
 
 DEFAULT_PLUGINS: Final = (
-    *(
-        f"batchwright_plugins.{kind}"
-        for kind in (
-            "scheduler",
-            "policy",
-            "gate",
-            "control",
-            "limit",
-            "victim",
-            "preemption",
-            "predictor",
-            "kv",
-            "observer",
-        )
-    ),
+    "batchwright_plugins.scheduler",
+    "batchwright_plugins.policy",
+    "batchwright_plugins.gate",
+    "batchwright_plugins.control",
+    "batchwright_plugins.limit",
+    "batchwright_plugins.victim",
+    "batchwright_plugins.preemption",
+    "batchwright_plugins.predictor",
+    "batchwright_plugins.kv",
+    "batchwright_plugins.observer",
     "batchwright_engine.executor",
     "batchwright_engine.attention",
     "batchwright_lab.simulation",

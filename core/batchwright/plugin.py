@@ -9,87 +9,39 @@ with. What is not here is private, but for ``batchwright`` (drive a scheduler) a
 ``batchwright.testing`` (test a component).
 """
 
-from batchwright import protocols
-from batchwright.clock import Clock
-from batchwright.context import Context, Sizes
-from batchwright.exceptions import (
-    BatchwrightError,
-    ConfigError,
-    ExecutorError,
-    InvariantError,
-    ModelError,
-    PluginError,
-    RequestRefusedError,
-)
-from batchwright.hookspecs import hookimpl
-from batchwright.lazy_component import LazyComponent
-from batchwright.messages import (
-    BlockCopy,
-    ModelOutput,
-    NewRequestData,
-    SchedulerOutput,
-    StepOutputs,
-)
-from batchwright.option import option
-from batchwright.protocols import *  # noqa: F403 (the contracts, all of them)
-from batchwright.protocols.attention import AttentionBatch, AttentionSpec, LayerCall
-from batchwright.protocols.kv import NO_HIT, DetachCause
-from batchwright.queues import GroupedQueue, KeyedQueue, Ticket, WaitingQueue, WindowQueue
-from batchwright.request import CacheKey, Finish, Request, RequestStatus
-from batchwright.request_view import RequestView
-from batchwright.sampling_params import SamplingParams
-from batchwright.scheduler import Step, StepScheduler
-from batchwright.step_record import StepRecord
-from batchwright.step_view import Running, StepView
-from batchwright.verdicts import ADMIT, Admit, Defer, Preempt, Reject, Stop, Verdict, Wait
-
-__all__ = [
-    "ADMIT",
-    "NO_HIT",
-    "Admit",
-    "AttentionBatch",
-    "AttentionSpec",
-    "BatchwrightError",
-    "BlockCopy",
-    "CacheKey",
-    "Clock",
-    "ConfigError",
-    "Context",
-    "Defer",
-    "DetachCause",
-    "ExecutorError",
-    "Finish",
-    "GroupedQueue",
-    "InvariantError",
-    "KeyedQueue",
-    "LayerCall",
-    "LazyComponent",
-    "ModelError",
-    "ModelOutput",
-    "NewRequestData",
-    "PluginError",
-    "Preempt",
-    "Reject",
-    "Request",
-    "RequestRefusedError",
-    "RequestStatus",
-    "RequestView",
-    "Running",
-    "SamplingParams",
-    "SchedulerOutput",
-    "Sizes",
-    "Step",
-    "StepOutputs",
-    "StepRecord",
-    "StepScheduler",
-    "StepView",
-    "Stop",
-    "Ticket",
-    "Verdict",
-    "Wait",
-    "WaitingQueue",
-    "WindowQueue",
-    "hookimpl",
-    "option",
-]
-__all__ += protocols.__all__
+from batchwright.clock import Clock as Clock
+from batchwright.context import Context as Context
+from batchwright.context import Sizes as Sizes
+from batchwright.exceptions import BatchwrightError as BatchwrightError
+from batchwright.exceptions import ConfigError as ConfigError
+from batchwright.exceptions import ExecutorError as ExecutorError
+from batchwright.exceptions import InvariantError as InvariantError
+from batchwright.exceptions import ModelError as ModelError
+from batchwright.exceptions import PluginError as PluginError
+from batchwright.exceptions import RequestRefusedError as RequestRefusedError
+from batchwright.hookspecs import hookimpl as hookimpl
+from batchwright.lazy_component import LazyComponent as LazyComponent
+from batchwright.messages import BlockCopy as BlockCopy
+from batchwright.messages import ModelOutput as ModelOutput
+from batchwright.messages import NewRequestData as NewRequestData
+from batchwright.messages import SchedulerOutput as SchedulerOutput
+from batchwright.messages import StepOutputs as StepOutputs
+from batchwright.option import option as option
+from batchwright.protocols.contracts import *  # noqa: F403
+from batchwright.queues import GroupedQueue as GroupedQueue
+from batchwright.queues import KeyedQueue as KeyedQueue
+from batchwright.queues import Ticket as Ticket
+from batchwright.queues import WaitingQueue as WaitingQueue
+from batchwright.queues import WindowQueue as WindowQueue
+from batchwright.request import CacheKey as CacheKey
+from batchwright.request import Finish as Finish
+from batchwright.request import Request as Request
+from batchwright.request import RequestStatus as RequestStatus
+from batchwright.request_view import RequestView as RequestView
+from batchwright.sampling_params import SamplingParams as SamplingParams
+from batchwright.scheduler import Step as Step
+from batchwright.scheduler import StepScheduler as StepScheduler
+from batchwright.step_record import StepRecord as StepRecord
+from batchwright.step_view import Running as Running
+from batchwright.step_view import StepView as StepView
+from batchwright.verdicts import *  # noqa: F403

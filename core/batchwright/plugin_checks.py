@@ -10,12 +10,14 @@ from typing import Any
 
 import attrs
 
-from batchwright.hookspecs import HOOK_PREFIX, component_kinds
+from batchwright.hookspecs import COMPONENT_KINDS, HOOK_PREFIX
 from batchwright.protocols.component import Component
 from batchwright.suggest import did_you_mean
 
 _NAME = re.compile(r"[a-z0-9]+(?:[-_.][a-z0-9]+)*")
-_OURS = re.compile(r"^<|importlib[/\\]__init__\.py$|batchwright[/\\](?:plugin_\w+|neighbours)\.py$")
+_OURS = re.compile(
+    r"^<|importlib[/\\]__init__\.py$|batchwright[/\\](?:plugin_\w+|single_files)\.py$"
+)
 
 
 def hook_problems(plugin: object, hooks: list[str]) -> Iterator[tuple[str, str]]:
@@ -25,7 +27,7 @@ def hook_problems(plugin: object, hooks: list[str]) -> Iterator[tuple[str, str]]
         plugin: A module or another object with hooks.
         hooks: Its functions that are marked as hooks.
     """
-    known = [HOOK_PREFIX + kind for kind in component_kinds()]
+    known = [HOOK_PREFIX + kind for kind in COMPONENT_KINDS]
     for name in hooks:
         if name not in known:
             choices = ", ".join(known)
@@ -39,7 +41,7 @@ def hook_problems(plugin: object, hooks: list[str]) -> Iterator[tuple[str, str]]
 
 def _forgotten_hook(plugin: object) -> str:
     """Say which lines would offer the components that a module defines."""
-    for kind, base in component_kinds().items():
+    for kind, base in COMPONENT_KINDS.items():
         for name, cls in inspect.getmembers(plugin, inspect.isclass):
             if issubclass(cls, base) and cls.__module__ == getattr(plugin, "__name__", ""):
                 lines = f"@hookimpl\n    def {HOOK_PREFIX}{kind}():\n        return [{name}]\n"
@@ -51,7 +53,7 @@ def _forgotten_hook(plugin: object) -> str:
 
 def class_problem(kind: str, offered: Any) -> str | None:
     """Say why an object that a hook returned is no component of a kind; None if it is."""
-    base = component_kinds()[kind]
+    base = COMPONENT_KINDS[kind]
     if isinstance(offered, type) and issubclass(offered, base):
         return next(_class_problems(offered, base), None)
     return f"{getattr(offered, '__name__', offered)} is not derived from {base.__name__}; derive it"
@@ -68,11 +70,16 @@ def _class_problems(cls: Any, base: type[Any]) -> Iterator[str]:
     if cls.__abstractmethods__:
         missing = ", ".join(sorted(cls.__abstractmethods__))
         yield f"{cls.__name__} lacks {missing}, which {base.__name__} asks for"
-    for name, declared in inspect.getmembers(base, inspect.isfunction):
-        defined = inspect.getattr_static(cls, name)
-        if not name.startswith("_") and inspect.isfunction(defined) and defined is not declared:
-            yield from _method_problems(f"{cls.__name__}.{name}", declared, defined)
-    yield from _misspelt_methods(cls, base)
+    contract = {n: f for n, f in inspect.getmembers(base, inspect.isfunction) if n[0] != "_"}
+    own = {name: inspect.getattr_static(cls, name) for name in contract}
+    for name, method in own.items():
+        if inspect.isfunction(method) and method is not contract[name]:
+            yield from _method_problems(f"{cls.__name__}.{name}", contract[name], method)
+    asked = [name for name in contract if not hasattr(Component, name)]
+    if all(own[name] is contract[name] for name in asked):  # it decides nothing: is one misspelt?
+        for name, _ in inspect.getmembers(cls, inspect.isfunction):
+            if not hasattr(base, name) and name[0] != "_" and did_you_mean(name, asked):
+                yield f"{cls.__name__}.{name} is never called.{did_you_mean(name, asked)}"
 
 
 def _options_problems(where: str, options: Any) -> Iterator[str]:
@@ -83,17 +90,6 @@ def _options_problems(where: str, options: Any) -> Iterator[str]:
         attrs.resolve_types(options)
     except NameError as error:
         yield f"{where}: {error}; annotations need imports outside of TYPE_CHECKING"
-
-
-def _misspelt_methods(cls: Any, base: type[Any]) -> Iterator[str]:
-    """Find methods that are meant to decide, in a class that decides nothing without them."""
-    declared = dict(inspect.getmembers(base, inspect.isfunction))
-    asked = [n for n in declared if not n.startswith("_") and not hasattr(Component, n)]
-    if any(inspect.getattr_static(cls, name) is not declared[name] for name in asked):
-        return
-    for name, _ in inspect.getmembers(cls, inspect.isfunction):
-        if name not in declared and not name.startswith("_") and did_you_mean(name, asked):
-            yield f"{cls.__name__}.{name} is never called.{did_you_mean(name, asked)}"
 
 
 def _method_problems(where: str, declared: Any, defined: Any) -> Iterator[str]:

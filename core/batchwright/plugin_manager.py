@@ -5,17 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import attrs
 import pluggy
 
-from batchwright import hookspecs
 from batchwright.default_plugins import DEFAULT_PLUGINS
 from batchwright.exceptions import OUTSIDE, ConfigError, PluginError
-from batchwright.hookspecs import HOOK_PREFIX, PROJECT
+from batchwright.hookspecs import HOOK_PREFIX, HOOKS, PROJECT
 from batchwright.lazy_component import LazyComponent
 from batchwright.plugin_checks import class_problem, describe_error, hook_problems
 from batchwright.plugin_sources import Source, find_sources
@@ -38,10 +36,8 @@ class PluginManager:
 
     def __init__(self) -> None:
         self.broken: list[BrokenPlugin] = []
-        self._registrations: dict[tuple[str, str], list[Registration]] = {}
-        self._to_import: dict[tuple[str, str], list[tuple[Origin, LazyComponent]]] = {}
-        self._pluggy = pluggy.PluginManager(PROJECT)
-        self._pluggy.add_hookspecs(hookspecs)
+        self._offers: dict[tuple[str, str], dict[Origin, Registration | LazyComponent]] = {}
+        """Components by kind and name, and by the plugins that offer them."""
 
     @classmethod
     def discover(
@@ -67,9 +63,11 @@ class PluginManager:
             ConfigError: ``disable`` names something that is not there.
             PluginError: A plugin in ``load`` or ``extra`` is broken.
         """
-        manager = cls()
+        manager, hooks = cls(), pluggy.PluginManager(PROJECT)
+        hooks.add_hookspecs(HOOKS)
         for origin, load_plugin in _enabled(list(find_sources(defaults, load, extra)), disable):
-            manager._add(origin, load_plugin)
+            with manager._noting(origin, "cannot be imported"):
+                manager._read(origin, load_plugin(), hooks)
         explicit = [fault for fault in manager.broken if fault.explicit]
         if explicit and refuse_broken:
             raise explicit[0].error()
@@ -86,8 +84,7 @@ class PluginManager:
         Raises:
             PluginError: No plugin offers it, or more than one does.
         """
-        self._import(kind, name)
-        offers = self._registrations.get((kind, name), [])
+        offers = self._imported(kind, name)
         if len(offers) == 1:
             return offers[0]
         problem = _ambiguous(kind, name, offers) if offers else self._unknown(kind, name)
@@ -95,14 +92,12 @@ class PluginManager:
 
     def registrations(self, kind: str | None = None) -> list[Registration]:
         """List what is offered, by kind and name; those of one kind if it is given."""
-        for key in [key for key in self._to_import if kind in (None, key[0])]:
-            self._import(*key)
-        found = [self._registrations[key] for key in sorted(self._registrations)]
-        return [offer for offer in chain(*found) if kind in (None, offer.kind)]
+        keys = sorted(key for key in self._offers if kind in (None, key[0]))
+        return [offer for key in keys for offer in self._imported(*key)]
 
     def names(self, kind: str) -> list[str]:
         """Names of what is offered of a kind, sorted; imports nothing."""
-        return sorted(name for k, name in {*self._registrations, *self._to_import} if k == kind)
+        return sorted(name for (k, name), offers in self._offers.items() if k == kind and offers)
 
     def with_component(self, kind: str, cls: type[Any]) -> PluginManager:
         """Offer a class beside what is offered here, alone under its name; for tests.
@@ -117,17 +112,11 @@ class PluginManager:
         Raises:
             PluginError: It is no component of that kind.
         """
-        problem = class_problem(kind, cls)
-        if problem is not None:
-            raise PluginError(problem, where=HOOK_PREFIX + kind)
-        found = Registration(
-            plugin=cls.__module__, module=cls.__module__, kind=kind, name=cls.name, cls=cls
-        )
+        origin = Origin(plugin=cls.__module__, module=cls.__module__)
         manager = PluginManager()
         manager.broken = [*self.broken]
-        manager._to_import = {**self._to_import}
-        manager._to_import.pop((kind, cls.name), None)
-        manager._registrations = {**self._registrations, (kind, cls.name): [found]}
+        manager._offers = {key: {**offers} for key, offers in self._offers.items()}
+        manager._offers[kind, cls.name] = {origin: _checked(origin, kind, cls)}
         return manager
 
     def _unknown(self, kind: str, name: str) -> str:
@@ -137,96 +126,101 @@ class PluginManager:
         broken = " It may be missing because a plugin is broken: " if faults else ""
         return f"there is no {kind} {name!r}.{hint}{broken}{'; '.join(faults)}"
 
-    def _add(self, origin: Origin, load: Callable[[], object]) -> None:
-        """Import a plugin, check it, and keep what its hooks return."""
-        with self._noting(origin, "cannot be imported"):
-            try:
-                plugin = load()
-                self._register(str(origin), plugin)
-            except PluginError as error:
-                self._note(origin, error.message, where=error.where)
-            else:
-                with self._noting(origin, "cannot be read"):
-                    self._read(origin, plugin)
-
     @contextmanager
-    def _noting(self, origin: Origin, what: str, where: str = "", name: str = "") -> Iterator[None]:
-        """Note whatever a plugin raises while it is looked at."""
+    def _noting(
+        self, origin: Origin, what: str, where: str = "", name: str = "", hint: str = ""
+    ) -> Iterator[None]:
+        """Note whatever goes wrong while a plugin is looked at."""
         try:
             yield
         except OUTSIDE:
             raise
+        except PluginError as error:
+            self._note(origin, error.message, where or error.where, name)
         except BaseException as error:
-            self._note(origin, f"{what}: {describe_error(error)}", where=where, name=name)
+            self._note(origin, f"{what}: {describe_error(error)}{hint}", where, name)
 
-    def _register(self, name: str, plugin: object) -> None:
-        api = getattr(plugin, "batchwright_api", PLUGIN_API_VERSIONS[-1])
-        is_known = str(api) in PLUGIN_API_VERSIONS and type(api) in (int, str)
-        if not is_known:
-            ours = ", ".join(PLUGIN_API_VERSIONS)
-            message = f"asks for plugin API {api!r}; this Batchwright has {ours}"
-            raise PluginError(f"{message}: install matching versions", where="batchwright_api")
-        try:
-            self._pluggy.register(plugin, name)
-        except pluggy.PluginValidationError as error:
-            what = ": ".join(str(error).splitlines()[1:])
-            raise PluginError(f"{what}; hooks take no arguments") from error
-        except ValueError as error:
-            raise PluginError("is announced twice; keep one of its entry points") from error
-
-    def _read(self, origin: Origin, plugin: object) -> None:
-        hooks = self._pluggy.get_hookcallers(plugin) or []
-        for name, problem in hook_problems(plugin, [hook.name for hook in hooks]):
-            self._note(origin, problem, where=name)
-        for hook in hooks:
-            for implementation in hook.get_hookimpls():
-                if implementation.plugin is plugin and hook.has_spec():
-                    self._call(origin, hook.name, implementation.function)
-
-    def _call(self, origin: Origin, hook: str, function: Callable[[], Any]) -> None:
-        """Call one implementation of a hook; keep what is sound, note what is not."""
-        try:
-            offered = list(function())
-        except OUTSIDE:
-            raise
-        except BaseException as error:
-            offered = []
-            message = f"failed: {describe_error(error)}; expected a list of classes"
-            self._note(origin, message, where=hook)
-        kind = hook.removeprefix(HOOK_PREFIX)
-        for found in offered:
-            if isinstance(found, LazyComponent):
-                self._to_import.setdefault((kind, found.name), []).append((origin, found))
-                if origin.explicit:  # a plugin that was asked for reports its faults
-                    self._import(kind, found.name)
-            else:
-                with self._noting(origin, "cannot be checked", hook):
-                    self._take(origin, kind, found)
-
-    def _import(self, kind: str, name: str) -> None:
-        """Import what is offered under a name by its place."""
-        for origin, offer in self._to_import.pop((kind, name), ()):
-            with self._noting(origin, "cannot be imported", HOOK_PREFIX + kind, name):
-                self._take(origin, kind, offer.load())
-
-    def _take(self, origin: Origin, kind: str, cls: Any) -> None:
-        """Keep a class if it is sound, or note what is not."""
-        name = str(getattr(cls, "name", ""))
-        self._import(kind, name)  # the first offer stands first
-        offers = self._registrations.get((kind, name), [])
-        problem = class_problem(kind, cls)
-        if problem is None and any(str(offer) == str(origin) for offer in offers):
-            problem = f"two of its classes are named {name!r}: rename one"
-        if problem is not None:
-            self._note(origin, problem, where=HOOK_PREFIX + kind, name=name)
-            return
-        found = Registration(**attrs.asdict(origin), kind=kind, name=name, cls=cls)
-        self._registrations[kind, name] = [*offers, found]
-
-    def _note(self, origin: Origin, message: str, where: str = "", name: str = "") -> None:
+    def _note(self, origin: Origin, message: str, where: str, name: str = "") -> None:
         """Record that something of a plugin cannot be used."""
         fault = BrokenPlugin(**attrs.asdict(origin), message=message, where=where, name=name)
         self.broken.append(fault)
+
+    def _read(self, origin: Origin, plugin: object, hooks: pluggy.PluginManager) -> None:
+        """Check a plugin, and keep what its hooks return.
+
+        Raises:
+            PluginError: It cannot be used at all.
+        """
+        _register(hooks, plugin, str(origin))
+        callers = hooks.get_hookcallers(plugin) or []
+        for hook, problem in hook_problems(plugin, [caller.name for caller in callers]):
+            self._note(origin, problem, hook)
+        for caller in callers:
+            for implementation in caller.get_hookimpls():
+                if implementation.plugin is plugin and caller.has_spec():
+                    self._call(origin, caller.name, implementation.function)
+
+    def _call(self, origin: Origin, hook: str, function: Callable[[], Any]) -> None:
+        """Keep what one implementation of a hook returns."""
+        with self._noting(origin, "failed", hook, hint="; expected a list of classes"):
+            for offer in list(function()):
+                self._keep(origin, hook, offer)
+
+    def _keep(self, origin: Origin, hook: str, offer: Any) -> None:
+        """Keep what a hook has returned if it is sound."""
+        kind, name = hook.removeprefix(HOOK_PREFIX), str(getattr(offer, "name", ""))
+        with self._noting(origin, "cannot be checked", hook, name):
+            if not isinstance(offer, LazyComponent):
+                offer = _checked(origin, kind, offer)
+            offers = self._offers.setdefault((kind, name), {})
+            if origin in offers:
+                raise PluginError(f"two of its classes are named {name!r}: rename one")
+            offers[origin] = offer
+            if origin.explicit:  # a plugin that was asked for reports its faults
+                self._imported(kind, name)
+
+    def _imported(self, kind: str, name: str) -> list[Registration]:
+        """Offers of a name; those that are known by their place are imported now."""
+        sound: dict[Origin, Registration] = {}
+        for origin, offer in self._offers.get((kind, name), {}).items():
+            with self._noting(origin, "cannot be imported", HOOK_PREFIX + kind, name):
+                if isinstance(offer, LazyComponent):
+                    offer = _checked(origin, kind, offer.load())
+                sound[origin] = offer
+        self._offers[kind, name] = {**sound}
+        return list(sound.values())
+
+
+def _register(hooks: pluggy.PluginManager, plugin: object, name: str) -> None:
+    """Find the hooks of a plugin.
+
+    Raises:
+        PluginError: It asks for another Batchwright, or its hooks are wrong.
+    """
+    api = getattr(plugin, "batchwright_api", PLUGIN_API_VERSIONS[-1])
+    if str(api) not in PLUGIN_API_VERSIONS or type(api) not in (int, str):
+        ours = ", ".join(PLUGIN_API_VERSIONS)
+        message = f"asks for plugin API {api!r}; this Batchwright has {ours}"
+        raise PluginError(f"{message}: install matching versions", where="batchwright_api")
+    try:
+        hooks.register(plugin, name)
+    except pluggy.PluginValidationError as error:
+        what = ": ".join(str(error).splitlines()[1:])
+        raise PluginError(f"{what}; hooks take no arguments") from error
+    except ValueError as error:
+        raise PluginError("is announced twice; keep one of its entry points") from error
+
+
+def _checked(origin: Origin, kind: str, cls: Any) -> Registration:
+    """The registration of a class.
+
+    Raises:
+        PluginError: It is no component of that kind.
+    """
+    problem = class_problem(kind, cls)
+    if problem is not None:
+        raise PluginError(problem, where=HOOK_PREFIX + kind)
+    return Registration(**attrs.asdict(origin), kind=kind, name=cls.name, cls=cls)
 
 
 def _enabled(sources: list[Source], disable: Sequence[str]) -> list[Source]:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from hashlib import blake2b
 from importlib import import_module
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
-from importlib_metadata import EntryPoint, PackageNotFoundError, distributions
+from importlib_metadata import PackageNotFoundError, distributions
 from importlib_metadata import distribution as installed
 
 from batchwright.exceptions import OUTSIDE, PluginError
 from batchwright.hookspecs import PROJECT
-from batchwright.neighbours import see_neighbours
 from batchwright.registration import Origin
+from batchwright.single_files import load_file, module_name
 from batchwright.version import VERSION
 
 Source = tuple[Origin, Callable[[], object]]
@@ -41,37 +38,31 @@ def find_sources(
         yield origin, partial(import_module, module)
     yield from _entry_points()
     for path in dict.fromkeys(path.resolve() for path in files):
-        digest = blake2b(str(path).encode(), digest_size=4).hexdigest()
-        module = f"{PROJECT}_file_{path.stem}_{digest}"
-        origin = Origin(plugin=path.stem, module=module, path=path, explicit=True)
-        yield origin, partial(_load_file, module, path)
+        origin = Origin(plugin=path.stem, module=module_name(path), path=path, explicit=True)
+        yield origin, partial(load_file, path)
     for number, holder in enumerate(objects):
         name = getattr(holder, "__name__", f"{type(holder).__name__}-{number}")
         yield Origin(plugin=name, module=name, explicit=True), partial(_identity, holder)
 
 
+def _identity(plugin: object) -> object:
+    return plugin
+
+
 def _entry_points() -> Iterator[Source]:
     """Entry points by distribution and name; then distributions whose metadata is broken."""
-    found: list[tuple[str, str, EntryPoint, str]] = []
+    found: dict[tuple[str, str, str], Source] = {}
     broken: list[Source] = []
-    seen: set[str] = set()
     for distribution in distributions():
         try:
-            if not _announces(distribution):
-                continue
-            name, version, points = _read(distribution)
-            is_new = name not in seen and _is_first(distribution, name)
+            if _announces(distribution):
+                sources = _announced(distribution)
+                found |= {(o.distribution, o.plugin, o.module): (o, load) for o, load in sources}
         except OUTSIDE:
             raise
         except BaseException as error:
             broken.append(_broken(distribution, error))
-            continue
-        if is_new:
-            found += [(name, point.name, point, version) for point in points]
-        seen.add(name)
-    for name, plugin, point, version in sorted(found, key=lambda entry: entry[:2]):
-        origin = Origin(plugin=plugin, module=point.value, distribution=name, version=version)
-        yield origin, point.load
+    yield from (found[key] for key in sorted(found))
     yield from broken
 
 
@@ -84,31 +75,28 @@ def _announces(distribution: Any) -> bool:
     return f"[{PROJECT}]" in text
 
 
-def _read(distribution: Any) -> tuple[str, str, list[EntryPoint]]:
-    """Name, version and entry points of ours.
+def _announced(distribution: Any) -> Iterator[Source]:
+    """Entry points of ours; none if the distribution is installed earlier on ``sys.path``, too.
 
     Raises:
         Exception: Something about its metadata is broken.
     """
-    points = list(distribution.entry_points.select(group=PROJECT))
-    name: str | None = distribution.metadata.get("Name")
+    points = distribution.entry_points.select(group=PROJECT)
+    name, version = distribution.metadata.get("Name"), distribution.metadata.get("Version", "")
     if not name:
         raise ValueError("METADATA has no Name")
-    return name, str(distribution.metadata.get("Version", "")), points
-
-
-def _is_first(distribution: Any, name: str) -> bool:
-    """Return True if no other installation of it comes earlier on ``sys.path``.
-
-    Raises:
-        ValueError: Its folder has another name.
-    """
     try:
         first = installed(name)
     except PackageNotFoundError as error:
         problem = f"METADATA has the Name {name!r}, which is not that of its folder"
         raise ValueError(problem) from error
-    return str(first.locate_file("")) == str(distribution.locate_file(""))
+    if str(first.locate_file("")) == str(distribution.locate_file("")):
+        for point in points:
+            plugin, module = point.name, point.value
+            yield (
+                Origin(plugin=plugin, module=module, distribution=name, version=version),
+                point.load,
+            )
 
 
 def _broken(distribution: Any, error: BaseException) -> Source:
@@ -123,26 +111,3 @@ def _broken(distribution: Any, error: BaseException) -> Source:
 
     origin = Origin(plugin=name, module=stem, distribution=name, version=version, path=folder)
     return origin, fail
-
-
-def _identity(plugin: object) -> object:
-    return plugin
-
-
-def _load_file(name: str, path: Path) -> object:
-    """Import a file under a name of its own, so that equal stems do not collide."""
-    if not path.is_file() or path.suffix != ".py":
-        found = "is not a Python file" if path.exists() else "does not exist"
-        expected = "expected a .py file (in plugins.load: relative to the folder of the TOML file)"
-        raise PluginError(f"{path} {found}; {expected}")
-    spec = spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise PluginError(f"{path} cannot be imported")
-    module = sys.modules[name] = module_from_spec(spec)  # attrs and pickle look classes up there
-    see_neighbours(module, path.parent)
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module

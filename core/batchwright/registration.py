@@ -8,7 +8,7 @@ from typing import Any
 from attrs import frozen
 
 from batchwright.exceptions import PluginError
-from batchwright.hookspecs import HOOK_PREFIX, component_kinds
+from batchwright.hookspecs import COMPONENT_KINDS, HOOK_PREFIX
 
 
 @frozen(kw_only=True)
@@ -86,6 +86,6 @@ class BrokenPlugin(Origin):
 
     def may_have_offered(self, kind: str, name: str) -> bool:
         """Return True if this fault could be the reason why a component is missing."""
-        if self.where.removeprefix(HOOK_PREFIX) not in component_kinds():
+        if self.where.removeprefix(HOOK_PREFIX) not in COMPONENT_KINDS:
             return True
         return self.where == HOOK_PREFIX + kind and self.name in ("", name)

@@ -8,6 +8,8 @@ from attrs import NOTHING, field, frozen
 
 from batchwright.request_view import RequestView
 
+__all__ = ["ADMIT", "Admit", "Defer", "Preempt", "Reject", "Stop", "Verdict", "Wait"]
+
 
 def _check_text(verdict: Any, attribute: Any, value: object) -> None:
     """Fail at the mistake of the gate: no caller could signal a key that is no string."""

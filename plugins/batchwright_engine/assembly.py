@@ -7,7 +7,6 @@ from typing import Any
 
 from batchwright.assembly import Assembly
 from batchwright.component_factory import naming
-from batchwright.context import Sizes
 from batchwright.default_plugins import AUTO
 from batchwright.protocols import AttentionBackend, Executor, Feature, ModelInfo, ModelSettings
 from batchwright_engine.engine import Engine
@@ -33,9 +32,8 @@ class EngineAssembly(Assembly):
         if config.model.path is None:
             raise config.error("model.path", "a run needs a model")
         self.check_runtime("engine")
-        unknown = self.sizes(None, num_blocks=0)
-        executor = self.make(config.once("executor"), unknown)
-        settings = self.model_settings(config.model.path, self._attention(unknown))
+        executor = self.make(config.once("executor"))
+        settings = self.model_settings(config.model.path, self._attention())
         return self.engine_around(executor, settings)
 
     def check_runtime(self, runtime: str, but: Sequence[str] = ()) -> None:
@@ -67,11 +65,11 @@ class EngineAssembly(Assembly):
             ModelError: The model could not be served.
             PluginError: A component cannot be built.
         """
-        path, unknown = self.config.model.path, self.sizes(None, num_blocks=0)
+        path = self.config.model.path
         if path is None:
             return None
-        executor: Executor = self.make(self.config.once("executor"), unknown)
-        settings = self.model_settings(path, self._attention(unknown))
+        executor: Executor = self.make(self.config.once("executor"))
+        settings = self.model_settings(path, self._attention())
         with naming(executor, Executor.inspect):
             return executor.inspect(settings)
 
@@ -85,15 +83,15 @@ class EngineAssembly(Assembly):
             block_size=self.config.kv.block_size,
         )
 
-    def _attention(self, sizes: Sizes) -> Sequence[AttentionBackend]:
+    def _attention(self) -> Sequence[AttentionBackend]:
         """The backend that is named; else all that take part in the choice, best first."""
         chosen = self.config.once("attention")
         if chosen.name != AUTO:
-            return (self.make(chosen, sizes),)
+            return (self.make(chosen),)
         offered = self.plugins.registrations("attention")
         ranks = [(-rank, r.name) for r in offered if (rank := r.cls.preference) is not None]
         names = [name for _, name in sorted(ranks)]
-        return tuple(self.make(self.config.named("attention", n), sizes) for n in names)
+        return tuple(self.make(self.config.named("attention", n)) for n in names)
 
     def _model_path(self, path: str) -> str:
         folder = self.config.resolve(path)

@@ -14,7 +14,7 @@ from attrs import frozen
 from importlib_metadata import entry_points
 
 from batchwright.exceptions import ConfigError
-from batchwright.hookspecs import component_kinds
+from batchwright.hookspecs import COMPONENT_KINDS
 from batchwright.protocols.component import overrides
 from batchwright.registration import Registration
 
@@ -57,7 +57,7 @@ def runtimes() -> Mapping[str, Mapping[str, Support]]:
 
 def capabilities(found: Registration) -> Iterator[str]:
     """Return the capabilities of a component: the methods of its kind that its class overrides."""
-    base = component_kinds()[found.kind]
+    base = COMPONENT_KINDS[found.kind]
     methods = (n for n in dir(base) if not n.startswith("_") and callable(getattr(base, n)))
     for name in methods:
         if name != "Options" and overrides(found.cls, name):

@@ -6,7 +6,7 @@ from typing import Any
 
 from batchwright import ModelOutput, Request, SamplingParams
 from batchwright.assembly import scheduler_from_config
-from batchwright.hookspecs import component_kinds
+from batchwright.hookspecs import COMPONENT_KINDS
 from batchwright.protocols import Component
 from batchwright.testing import make_plugin
 from batchwright_plugins.kv.block_table import BlockTable
@@ -133,7 +133,7 @@ class Ours:
 
 def _select(config: dict[str, Any], component: type[Component]) -> object:
     """Select a class in a configuration; the plugin that offers it."""
-    kind = next(kind for kind, base in component_kinds().items() if issubclass(component, base))
+    kind = next(kind for kind, base in COMPONENT_KINDS.items() if issubclass(component, base))
     if kind == "policy":
         config["scheduler"]["policy"] = component.name
     else:

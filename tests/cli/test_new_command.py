@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from batchwright.hookspecs import component_kinds
+from batchwright.hookspecs import COMPONENT_KINDS
 from batchwright.plugin_manager import PluginManager
 from batchwright.testing.conformance import CONFORMANCE
 from batchwright_cli.commands.new import NewCommand
@@ -50,7 +50,7 @@ def test_distribution_is_complete_and_offers_its_component(kind: str) -> None:
 
 
 def test_every_kind_has_a_template() -> None:
-    assert list(KINDS) == sorted(component_kinds())
+    assert list(KINDS) == sorted(COMPONENT_KINDS)
 
 
 @pytest.mark.parametrize("kind", KINDS)

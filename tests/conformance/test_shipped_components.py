@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from batchwright.hookspecs import component_kinds
+from batchwright.hookspecs import COMPONENT_KINDS
 from batchwright.plugin_manager import PluginManager
 from batchwright.testing.conformance import CONFORMANCE, conformance_for
 
@@ -67,7 +67,7 @@ for found in SHIPPED:
 
 
 def test_every_kind_has_a_conformance_class() -> None:
-    assert list(CONFORMANCE) == sorted(component_kinds())
+    assert list(CONFORMANCE) == sorted(COMPONENT_KINDS)
 
 
 def test_exceptions_are_still_there() -> None:

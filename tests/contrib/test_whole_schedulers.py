@@ -18,7 +18,9 @@ SCHEDULERS = ("unified", "v0", "static")
 
 
 def files() -> list[str]:
-    return sorted(str(path) for path in ROOT.glob("contrib/batchwright-*/src/*_[vs]*/__init__.py"))
+    return sorted(
+        str(path) for path in ROOT.glob("contrib/batchwright-*/src/*_[vs][0t]*/__init__.py")
+    )
 
 
 def call(*arguments: object) -> Any:

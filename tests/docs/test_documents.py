@@ -40,7 +40,7 @@ from attrs import frozen
 
 from batchwright.component_checks import check_components
 from batchwright.config import Config
-from batchwright.hookspecs import component_kinds
+from batchwright.hookspecs import COMPONENT_KINDS
 from batchwright.plugin_manager import PluginManager
 from batchwright.version import PLUGIN_API_VERSIONS
 from batchwright_cli.scaffold.scaffold import Scaffold
@@ -218,7 +218,7 @@ def test_component_of_a_page_is_what_new_writes(block: Block) -> None:
 def test_every_kind_has_a_page_that_writes_one() -> None:
     pages = [b.text for b in BLOCKS if b.kind == "python" and "docs" in b.document.parts]
     shown = set(re.findall(r"def batchwright_register_(\w+)", "".join(pages)))
-    assert shown == set(component_kinds())
+    assert shown == set(COMPONENT_KINDS)
 
 
 def test_component_of_a_how_to_is_tested_by_its_page() -> None:

@@ -8,9 +8,8 @@ from pathlib import Path
 import attrs
 import pytest
 
-from batchwright import hookspecs
 from batchwright.config.sections import section_types
-from batchwright.hookspecs import HOOK_PREFIX, component_kinds
+from batchwright.hookspecs import COMPONENT_KINDS, HOOK_PREFIX
 from batchwright.plugin_manager import PluginManager
 from batchwright.protocols import Component, Lifecycle, WorkerSide
 from batchwright.testing.conformance import CONFORMANCE
@@ -19,9 +18,8 @@ from batchwright_cli.reference.protocols import contract_methods, render_protoco
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"
-CONTRACTS = {**component_kinds(), "": Component, "lifecycle": Lifecycle, "half": WorkerSide}
+CONTRACTS = {**COMPONENT_KINDS, "": Component, "lifecycle": Lifecycle, "half": WorkerSide}
 METHODS = [(kind, name) for kind, base in CONTRACTS.items() for name in contract_methods(base)]
-HOOKS = [name for name in vars(hookspecs) if name.startswith(HOOK_PREFIX)]
 
 
 def page(name: str) -> str:
@@ -37,12 +35,10 @@ def test_generated_page_is_up_to_date(name: str, rendered: str) -> None:
     assert rendered == page(name)
 
 
-@pytest.mark.parametrize("hook", HOOKS)
-def test_hook_has_a_heading_a_sentence_and_a_conformance_class(hook: str) -> None:
-    kind = hook.removeprefix(HOOK_PREFIX)
+@pytest.mark.parametrize("kind", COMPONENT_KINDS)
+def test_hook_has_a_heading_a_sentence_and_a_conformance_class(kind: str) -> None:
     assert f"\n## {kind}\n" in page("protocols.md")
-    assert f"\nHook `{hook}`: " in page("protocols.md")
-    assert getattr(hookspecs, hook).__doc__
+    assert re.search(rf"\nHook `{HOOK_PREFIX}{kind}`: \w[^\n]+\.\n", page("protocols.md"))
     assert f"`{CONFORMANCE[kind].__name__}`" in page("protocols.md")
 
 

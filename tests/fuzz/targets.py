@@ -92,7 +92,7 @@ def _workload(name: str, file: str) -> Callable[[Path], None]:
     def run(folder: Path) -> None:
         table = {"simulation": {"workload": name}, "workload": {name: {"path": file}}}
         assembly = _assembly(table, folder)
-        workload: Any = assembly.make_alone(assembly.config.once("workload"))
+        workload: Any = assembly.make(assembly.config.once("workload"))
         arrivals = list(islice(workload.arrivals(), 50))
         assert arrivals or name == "servegen"
         for arrival, following in pairwise(arrivals):
@@ -119,7 +119,7 @@ def _trace(name: str) -> Callable[[Path], None]:
 def _estimator(table: dict[str, Any]) -> Callable[[Path], None]:
     def run(folder: Path) -> None:
         assembly = _assembly(table, folder)
-        estimator: Any = assembly.make_alone(true_estimator(assembly.config))
+        estimator: Any = assembly.make(true_estimator(assembly.config))
         shape = StepShape.of([(1, 100), (1, 30), (64, 0)])
         assert 0 <= estimator.step_time(shape) < float("inf")
         assert estimator.max_tokens(0.05, shape) >= 0

@@ -38,17 +38,13 @@ class StepShape(NamedTuple):
         Args:
             grants: For each request its scheduled tokens and its context (tokens).
         """
-        num_decodes = decode_context = num_prefills = num_prefill_tokens = 0
-        prefill_attention = 0.0
+        shape = cls()
         for num_tokens, context in grants:
             if num_tokens == 1:
-                num_decodes += 1
-                decode_context += context
+                shape = shape.with_decodes(1, context)
             elif num_tokens > 1:
-                num_prefills += 1
-                num_prefill_tokens += num_tokens
-                prefill_attention += num_tokens * (context + num_tokens / 2)
-        return cls(num_decodes, decode_context, num_prefills, num_prefill_tokens, prefill_attention)
+                shape = shape.with_prefill(num_tokens, context)
+        return shape
 
     @property
     def num_tokens(self) -> int:
@@ -62,13 +58,9 @@ class StepShape(NamedTuple):
 
     def with_prefill(self, num_tokens: int, context: int = 0) -> StepShape:
         """This shape, and one more request that computes several tokens."""
-        return StepShape(
-            self.num_decodes,
-            self.decode_context,
-            self.num_prefills + 1,
-            self.num_prefill_tokens + num_tokens,
-            self.prefill_attention + num_tokens * (context + num_tokens / 2),
-        )
+        decodes, decode_context, prefills, tokens, attention = self
+        attention += num_tokens * (context + num_tokens / 2)
+        return StepShape(decodes, decode_context, prefills + 1, tokens + num_tokens, attention)
 
     def with_decodes(self, count: int, context: int) -> StepShape:
         """This shape, and more requests that compute one token.
@@ -77,13 +69,8 @@ class StepShape(NamedTuple):
             count: Number of requests.
             context: Their contexts, summed (tokens).
         """
-        return StepShape(
-            self.num_decodes + count,
-            self.decode_context + context,
-            self.num_prefills,
-            self.num_prefill_tokens,
-            self.prefill_attention,
-        )
+        decodes, decode_context, prefills, tokens, attention = self
+        return StepShape(decodes + count, decode_context + context, prefills, tokens, attention)
 
 
 class Estimator(Component):

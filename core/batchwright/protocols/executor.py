@@ -7,15 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, Protocol
 
+from batchwright import messages
 from batchwright.context import Context
 from batchwright.exceptions import OUTSIDE, ExecutorError, InvariantError
-from batchwright.messages import (
-    FastForward,
-    FastForwardOutput,
-    ModelOutput,
-    NewRequestData,
-    SchedulerOutput,
-)
 from batchwright.protocols.component import Component
 from batchwright.protocols.feature import WorkerSide
 from batchwright.protocols.model import ModelInfo, ModelSettings
@@ -32,15 +26,12 @@ class OutputOracle(Protocol):
             num_output_tokens: Tokens until it ends by itself, the one that ends it included.
             token_id: The token that it repeats until then.
         """
-        ...
 
     def forget(self, request_id: str) -> None:
         """Drop the answer of a request."""
-        ...
 
     def output_tokens(self, request_id: str) -> int | None:
         """Return the output tokens of a live request if it is not cut; None: unknown."""
-        ...
 
 
 @contextmanager
@@ -114,13 +105,12 @@ class Executor(Component):
         """True if there are worker sides: each may answer after any plan."""
         return bool(self._halves)
 
-    def run(self, plan: SchedulerOutput) -> ModelOutput:
+    def run(self, plan: messages.SchedulerOutput) -> messages.ModelOutput:
         """Compute one plan with the worker sides of features; called by the engine."""
         for name, half in self._halves.items():
             with _named(name, "before_step"):
                 half.before_step(plan, plan.extras.get(name))
-        if plan.finished_req_ids or plan.scheduled_new_reqs:
-            self._exchange_requests(plan)
+        self._exchange_requests(plan)
         output = self._execute_others(plan) if self._untaken else self.execute(plan)
         for name, half in self._halves.items():
             with _named(name, "after_step"):
@@ -159,7 +149,7 @@ class Executor(Component):
     def allocate_kv(self, num_blocks: int, block_size: int) -> None:
         """Allocate the KV cache: blocks 0 .. num_blocks - 1 of block_size tokens."""
 
-    def _exchange_requests(self, plan: SchedulerOutput) -> None:
+    def _exchange_requests(self, plan: messages.SchedulerOutput) -> None:
         """Drop the requests that have ended, and take up the new ones, one by one."""
         for request_id in plan.finished_req_ids:
             self._untaken.pop(request_id, None)
@@ -175,7 +165,7 @@ class Executor(Component):
                 self._untaken[request.req_id] = f"{self.ctx.label} could not take it up: {what}"
                 self.remove_request(request.req_id)
 
-    def _execute_others(self, plan: SchedulerOutput) -> ModelOutput:
+    def _execute_others(self, plan: messages.SchedulerOutput) -> messages.ModelOutput:
         """Compute a plan without the requests that could not be taken up."""
         errors = {name: e for name, e in self._untaken.items() if name in plan.num_scheduled_tokens}
         output = self.execute(plan.without(errors) if errors else plan)
@@ -185,7 +175,7 @@ class Executor(Component):
         return output
 
     @abstractmethod
-    def add_request(self, request: NewRequestData) -> None:
+    def add_request(self, request: messages.NewRequestData) -> None:
         """Take up a request: called once, before the first plan that computes it.
 
         It may be called again after ``restart``, and for a new request of the same id after
@@ -202,7 +192,7 @@ class Executor(Component):
         """
 
     @abstractmethod
-    def execute(self, plan: SchedulerOutput) -> ModelOutput:
+    def execute(self, plan: messages.SchedulerOutput) -> messages.ModelOutput:
         """Compute one plan. Plans without tokens are given too.
 
         Its new requests are added and its ended ones removed before this; ``run`` does
@@ -211,7 +201,7 @@ class Executor(Component):
         Cost class: step.
         """
 
-    def fast_forward(self, steps: FastForward) -> FastForwardOutput:
+    def fast_forward(self, steps: messages.FastForward) -> messages.FastForwardOutput:
         """Compute steps in which the same requests decode; at least one.
 
         An executor that overrides it knows the results and times of these steps beforehand, as

@@ -16,7 +16,6 @@ class Tokenizer(Protocol):
 
     def encode(self, text: str) -> list[int]:
         """Tokens of a text, as the model expects a prompt to begin."""
-        ...
 
     def encode_chat(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
         """Tokens of a conversation under the model's chat template, ready to answer.
@@ -28,11 +27,9 @@ class Tokenizer(Protocol):
             messages: ``role`` and ``content``, texts; as the engine normalizes them,
                 ``name``, ``tool_call_id``, ``reasoning_content`` and ``tool_calls`` beside.
         """
-        ...
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of tokens, special ones left out."""
-        ...
 
 
 @frozen(kw_only=True)

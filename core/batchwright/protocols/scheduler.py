@@ -10,17 +10,11 @@ from batchwright.protocols.component import Component
 from batchwright.request import Finish, Request, RequestStatus
 
 if TYPE_CHECKING:
+    from batchwright import messages
     from batchwright.bell import Bell
     from batchwright.clock import Clock
     from batchwright.config.sections import SchedulerSection
     from batchwright.context import Sizes
-    from batchwright.messages import (
-        FastForward,
-        FastForwardOutput,
-        ModelOutput,
-        SchedulerOutput,
-        StepOutputs,
-    )
     from batchwright.protocols.components import Components
     from batchwright.protocols.kv import KVManager
     from batchwright.step_view import StepView
@@ -43,10 +37,10 @@ class FastForwarding(Protocol):
     def is_full(self) -> bool:
         """True if the next step has no seat or no token for another request, or is paused."""
 
-    def plan(self, until: float) -> FastForward | None:
+    def plan(self, until: float) -> messages.FastForward | None:
         """Return the steps before a time (seconds) in which nothing is decided; None: none."""
 
-    def commit(self, output: FastForwardOutput) -> dict[str, Finish]:
+    def commit(self, output: messages.FastForwardOutput) -> dict[str, Finish]:
         """Commit what was computed for the plan made just before; return the ends."""
 
 
@@ -94,7 +88,7 @@ class SchedulerBase(Component):
     # -- The step ----------------------------------------------------------------
 
     @abstractmethod
-    def schedule(self) -> SchedulerOutput:
+    def schedule(self) -> messages.SchedulerOutput:
         """Plan one step.
 
         Returns:
@@ -108,7 +102,9 @@ class SchedulerBase(Component):
         """
 
     @abstractmethod
-    def update_from_output(self, plan: SchedulerOutput, output: ModelOutput) -> StepOutputs:
+    def update_from_output(
+        self, plan: messages.SchedulerOutput, output: messages.ModelOutput
+    ) -> messages.StepOutputs:
         """Commit what the executor computed for a plan.
 
         Args:

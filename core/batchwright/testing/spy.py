@@ -9,7 +9,7 @@ from typing import Any
 
 from attrs import define, field
 
-from batchwright.hookspecs import component_kinds
+from batchwright.hookspecs import COMPONENT_KINDS
 from batchwright.protocols.component import overrides
 from batchwright.request_view import RequestView
 
@@ -97,7 +97,7 @@ class Spy:
 
 def overridden_methods(kind: str, cls: type[Any]) -> Iterator[str]:
     """Names of the methods of a kind's contract that a class defines."""
-    base = component_kinds()[kind]
+    base = COMPONENT_KINDS[kind]
     for name, _ in inspect.getmembers(base, inspect.isfunction):
         if not name.startswith("_") and overrides(cls, name):
             yield name

@@ -89,11 +89,11 @@ def _chosen(plugins: PluginManager, kind: str | None, name: str | None) -> list[
         UsageError: There is no such kind.
         PluginError: There is no such component.
     """
-    from batchwright.hookspecs import component_kinds
+    from batchwright.hookspecs import COMPONENT_KINDS
     from batchwright.suggest import did_you_mean
 
-    if kind is not None and kind not in component_kinds():
-        kinds = sorted(component_kinds())
+    if kind is not None and kind not in COMPONENT_KINDS:
+        kinds = sorted(COMPONENT_KINDS)
         hint = f"{did_you_mean(kind, kinds)} Kinds: {', '.join(kinds)}"
         raise click.UsageError(f"there is no kind {kind!r}.{hint}")
     if kind is not None and name is not None:

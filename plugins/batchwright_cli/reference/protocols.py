@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from batchwright import hookspecs
-from batchwright.hookspecs import HOOK_PREFIX, component_kinds
+from batchwright.config import SELECTORS
+from batchwright.hookspecs import COMPONENT_KINDS, HOOK_PREFIX
 from batchwright.protocols import Component, Lifecycle, WorkerSide
 from batchwright.protocols.attention import LayerCall
 from batchwright.scheduler import Step
@@ -42,6 +42,29 @@ _COMPANIONS = {
 }
 """By kind, a second class that its contract speaks of, and the heading of that."""
 
+_OFFERS = {
+    "scheduler": "Whole schedulers",
+    "policy": "Scheduling policies",
+    "gate": "Admission gates",
+    "control": "Step controls",
+    "limit": "Limits on scheduled tokens",
+    "resource": "Resources beside KV",
+    "victim": "Victims",
+    "preemption": "Ways of preemption",
+    "kv": "KV managers",
+    "hasher": "Block hashes",
+    "eviction": "Orders of the free blocks",
+    "executor": "Executors",
+    "attention": "Attention backends",
+    "predictor": "Predictors",
+    "estimator": "Estimators of step times",
+    "workload": "Workloads of simulations",
+    "feature": "Features",
+    "observer": "Observers",
+    "command": "Subcommands of `batchwright`",
+}
+"""Offers of the hook of each kind."""
+
 _SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Yields):$")
 _ITEM = re.compile(r"^ {4}(\w+): (.*)$")
 
@@ -53,11 +76,14 @@ def render_protocols() -> str:
         _contract(Component, "## Every component"),
         _contract(Lifecycle, "## Every component that decides or watches"),
     ]
-    for kind, base in component_kinds().items():
-        hook = getattr(hookspecs, HOOK_PREFIX + kind)
+    for kind, base in COMPONENT_KINDS.items():
+        choice = (
+            f"selected by `{SELECTORS[kind]}`" if kind in SELECTORS else f"listed as `[[{kind}]]`"
+        )
+        offer = _OFFERS[kind] if kind == "command" else f"{_OFFERS[kind]}, {choice}"
         head = [
             f"## {kind}",
-            f"Hook `{HOOK_PREFIX}{kind}`: {_inline(inspect.getdoc(hook) or '')}",
+            f"Hook `{HOOK_PREFIX}{kind}`: {offer}.",
             f"Contract `{base.__module__}.{base.__name__}`, checked by "
             f"`{CONFORMANCE[kind].__name__}`.",
         ]

@@ -11,7 +11,7 @@ from typing import Final
 from attrs import frozen
 
 from batchwright.config import LIST_KINDS, SELECTORS
-from batchwright.hookspecs import component_kinds
+from batchwright.hookspecs import COMPONENT_KINDS
 
 __all__ = ["KINDS", "Scaffold", "name_problem"]
 
@@ -19,7 +19,7 @@ _TEMPLATES: Final = files("batchwright_cli.scaffold") / "templates"
 _SUFFIX: Final = ".py.txt"
 
 KINDS: Final = tuple(
-    kind for kind in sorted(component_kinds()) if (_TEMPLATES / (kind + _SUFFIX)).is_file()
+    kind for kind in sorted(COMPONENT_KINDS) if (_TEMPLATES / (kind + _SUFFIX)).is_file()
 )
 """Kinds that have a template of a component: ``templates/KIND.py.txt``."""
 

@@ -131,7 +131,7 @@ class ReplayedRun:
         begin = time.perf_counter()
         plugins = self._discover(self.config)
         assembly = SimulatorAssembly(self.config, plugins=plugins, clock=VirtualClock())
-        self.estimator: Estimator = assembly.make_alone(true_estimator(self.config))
+        self.estimator: Estimator = assembly.make(true_estimator(self.config))
         self.error = _error(self.recording.path, self.estimator)
         self._check_estimator()
         engine = assembly.simulator()

@@ -22,11 +22,10 @@ class SimulatorAssembly(EngineAssembly):
             PluginError: A component cannot be built.
         """
         self.check_runtime("simulator", but=("executor", "attention"))
-        unknown = self.sizes(None, num_blocks=0)
         name = self.config.section(SimulationSection).executor
         use = self.config.named("executor", name, "simulation.executor")
-        truth = self.make(true_estimator(self.config), unknown)
-        executor = self.make(use, unknown, estimator=truth)
+        truth = self.make(true_estimator(self.config))
+        executor = self.make(use, estimator=truth)
         is_known = self.config.section(SimulationSection).oracle_estimator
         settings = self.model_settings(self.config.model.path or "", attention=())
         known = truth if is_known else None

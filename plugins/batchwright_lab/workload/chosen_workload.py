@@ -66,7 +66,7 @@ def make_workload(assembly: Assembly) -> Workload:
         names = assembly.plugins.names("workload")
         problem = f"no workload is chosen; name one here or with --workload: {', '.join(names)}"
         raise assembly.config.error(use.option, problem)
-    workload: Workload = assembly.make_alone(use)
+    workload: Workload = assembly.make(use)
     return workload
 
 

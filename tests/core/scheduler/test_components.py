@@ -8,7 +8,7 @@ import pytest
 from attrs import define
 
 from batchwright import PluginError, RequestRefusedError, RequestStatus, StepError
-from batchwright.hookspecs import component_kinds
+from batchwright.hookspecs import COMPONENT_KINDS
 from batchwright.protocols import (
     Caps,
     Control,
@@ -30,7 +30,7 @@ def with_parts(make_bench: Any) -> Any:
     def make(*classes: type, **options: Any) -> Any:
         by_kind: dict[str, list[type]] = {}
         for cls in classes:
-            kind = next(kind for kind, base in component_kinds().items() if issubclass(cls, base))
+            kind = next(kind for kind, base in COMPONENT_KINDS.items() if issubclass(cls, base))
             by_kind.setdefault(kind, []).append(cls)
         scheduler, sections = {}, {}
         for kind, offered in by_kind.items():

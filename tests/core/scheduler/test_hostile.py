@@ -15,7 +15,7 @@ from attrs import define, field, frozen
 from batchwright import BatchwrightError, PluginError, RequestRefusedError, Scheduler, StepError
 from batchwright.assembly import scheduler_from_config
 from batchwright.clock import VirtualClock
-from batchwright.hookspecs import component_kinds
+from batchwright.hookspecs import COMPONENT_KINDS
 from batchwright.protocols import (
     Control,
     Feature,
@@ -369,7 +369,7 @@ def _is_method(base: type, name: str) -> bool:
 
 
 def test_every_method_has_its_hostile_component() -> None:
-    for kind, base in component_kinds().items():
+    for kind, base in COMPONENT_KINDS.items():
         if kind not in ELSEWHERE:
             assert declared(base) - BY_RUNTIMES == set(CASES[kind]), kind
     assert declared(WaitingQueue) == set(QUEUE) | QUEUE_UNCALLED

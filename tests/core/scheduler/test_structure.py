@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import batchwright
-from batchwright.hookspecs import component_kinds
+from batchwright.hookspecs import COMPONENT_KINDS
 from batchwright.protocols import Component
 
 CORE = Path(batchwright.__file__).parent
@@ -59,7 +59,7 @@ def contract_methods() -> set[str]:
     """Methods that a component may define, by the contracts of its kinds."""
     return {
         name
-        for contract in component_kinds().values()
+        for contract in COMPONENT_KINDS.values()
         if issubclass(contract, Component)
         for name, _ in inspect.getmembers(contract, inspect.isfunction)
         if not name.startswith("_")
@@ -76,7 +76,7 @@ def test_no_caller_names_a_method_in_a_string(path: Path) -> None:
 @pytest.mark.parametrize("path", SCHEDULER, ids=lambda path: path.stem)
 def test_the_step_reaches_components_through_callers(path: Path) -> None:
     """No module of the step knows a contract, but for its own and the KV manager's."""
-    contracts = {contract.__name__ for contract in component_kinds().values()}
+    contracts = {contract.__name__ for contract in COMPONENT_KINDS.values()}
     contracts -= {"KVManager", "SchedulerBase"}
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.ImportFrom) and node.module == "batchwright.protocols":

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from attrs import define, evolve, frozen
 
-from batchwright.hookspecs import component_kinds
+from batchwright.hookspecs import COMPONENT_KINDS
 from batchwright.protocols import (
     Arrival,
     Caps,
@@ -719,12 +719,12 @@ def test_bad_component_is_caught(kind: str, component: type, test: str) -> None:
     assert caught, f"{test} passes"
 
 
-@pytest.mark.parametrize("kind", sorted(component_kinds()))
+@pytest.mark.parametrize("kind", sorted(COMPONENT_KINDS))
 def test_every_kind_has_a_bad_component(kind: str) -> None:
     assert [case for case in BAD if case[0] == kind]
 
 
-@pytest.mark.parametrize("kind", sorted(component_kinds()))
+@pytest.mark.parametrize("kind", sorted(COMPONENT_KINDS))
 def test_tests_of_conformance_have_sentences(kind: str) -> None:
     """Every kind's class says what it checks."""
     assert CONFORMANCE[kind].__doc__

@@ -34,7 +34,7 @@ def make(name: str, folder: Path = Path(), **options: Any) -> Any:
     table = {"scheduler": {"estimator": name}, "estimator": {name: options}}
     config = Config.from_dict(table, base_path=folder)
     assembly = Assembly(config, plugins=PluginManager.discover(), clock=VirtualClock())
-    return assembly.make_alone(config.once("estimator"))
+    return assembly.make(config.once("estimator"))
 
 
 # -- Shapes ------------------------------------------------------------------------------

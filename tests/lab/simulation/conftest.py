@@ -83,7 +83,7 @@ def simulate(tmp_path: Path) -> Simulate:
         offered = PluginManager.discover(extra=[make_plugin(workload=[workload]), *plugins])
         assembly = SimulatorAssembly(parsed, plugins=offered, clock=VirtualClock())
         engine = assembly.simulator()
-        made = assembly.make_alone(parsed.once("workload"))
+        made = assembly.make(parsed.once("workload"))
         caps = Caps(parsed.section(SimulationSection).max_tokens, made, random.Random(0))
         observers = {o.name: o for o in engine.scheduler.components.observers}
         simulation_ = Simulation(

@@ -24,7 +24,7 @@ def seeded(name: str, seed: int, **options: Any) -> Any:
         {"scheduler": {"seed": seed}, "simulation": {"workload": name}, "workload": {name: options}}
     )
     assembly = Assembly(config, plugins=PluginManager.discover(), clock=VirtualClock())
-    return assembly.make_alone(config.once("workload"))
+    return assembly.make(config.once("workload"))
 
 
 def gaps_of(workload: Any) -> list[float]:

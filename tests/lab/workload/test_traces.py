@@ -24,7 +24,7 @@ def make(name: str, folder: Path, **options: Any) -> Any:
         {"simulation": {"workload": name}, "workload": {name: options}}, base_path=folder
     )
     assembly = Assembly(config, plugins=PluginManager.discover(), clock=VirtualClock())
-    return assembly.make_alone(config.once("workload"))
+    return assembly.make(config.once("workload"))
 
 
 def trace(folder: Path, name: str, text: str, **options: Any) -> Any:

@@ -133,13 +133,13 @@ def build_components(config: Config, sizes: Sizes, clock: Clock) -> VllmComponen
     plugins = PluginManager.discover(config.plugin_paths, config.plugins.disable)
     check_components(config, plugins)
     _check_support(config, plugins)
-    factory = ComponentFactory(config, plugins, clock)
+    factory = ComponentFactory(config, plugins, clock, sizes)
 
     def once(kind: str) -> Any:
-        return factory.make(config.once(kind), sizes)
+        return factory.make(config.once(kind))
 
     def listed(kind: str) -> tuple[Any, ...]:
-        return tuple(factory.make(use, sizes) for use in getattr(config, kind))
+        return tuple(map(factory.make, getattr(config, kind)))
 
     policy = once("policy")
     victim = config.once("victim")
@@ -147,7 +147,7 @@ def build_components(config: Config, sizes: Sizes, clock: Clock) -> VllmComponen
         victim = config.named("victim", policy.default_victim or DEFAULT_VICTIM)
     return VllmComponents(
         policy=policy,
-        victim=factory.make(victim, sizes),
+        victim=factory.make(victim),
         preemption=once("preemption"),
         predictor=once("predictor"),
         estimator=once("estimator"),
