@@ -110,7 +110,7 @@ class Results:
         for request, token in last:
             if request.finish is None:  # or the end of another one has ended it, too
                 self.end_if_done(request, token)
-        return len(flight.batch.requests)
+        return len(flight.batch)
 
     def _deliver(self, flight: InFlightStep, request: Request, tokens: list[int]) -> list[int]:
         """Append one request's new tokens, up to its end.
