@@ -8,10 +8,10 @@ published), or that reach a timer or their last token: since each computes one t
 it is known beforehand when that will be.
 
 That is exact only in a step in which none of them can go short, and none is served after
-another request. Otherwise ``schedule`` declines, and ``flush`` turns each of them back into
-an ordinary request, so that the running scan decides about each in turn. The plan is the same
-either way (under a policy that orders running requests, but for the order in which it lists
-them and their new blocks): the scan is the specification of what this does.
+another request. Otherwise ``schedule`` declines, and each of them leaves the batch, so that
+the running scan decides about each in turn. The plan is the same either way (under a policy
+that orders running requests, but for the order in which it lists them and their new blocks):
+the scan is the specification of what this does.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from batchwright.counters import STANDSTILL, SharedCount
 from batchwright.decode_batch.columns import Columns, running_order
-from batchwright.messages import CachedRequestData
 
 if TYPE_CHECKING:
+    from batchwright.messages import CachedRequestData
     from batchwright.request import Request
 
 
@@ -48,12 +48,11 @@ class BatchTokens(NamedTuple):
 
 
 class BatchStep(NamedTuple):
-    """Steps of the decode batch, once they are planned.
+    """A step of the decode batch, once it is planned.
 
     Args:
-        requests: The requests that they compute, in order of admission.
-        data: The part of the plan that tells of them; other requests may be appended. Nothing
-            is in it if several steps were taken at once.
+        requests: The requests that it computes, in order of admission.
+        data: The part of the plan that tells of them; other requests may be appended.
         watched: Requests that may have reached a timer with it.
     """
 
@@ -120,19 +119,15 @@ class DecodeBatch:
             if request.usage is not None:
                 request.usage.change_num_batched(1)
 
-    def leave(self, request: Request) -> None:
-        """Turn a request back into an ordinary one, if it is in the batch."""
-        if request in self:
-            self._columns.remove(request)
-            self._phase_of(request).remove(request)
-            request.computed.follow(STANDSTILL)
-            if request.usage is not None:
-                request.usage.change_num_batched(-1)
-
-    def flush(self) -> None:
-        """Turn all of them back into ordinary running requests."""
-        for request in reversed(self._columns.requests.copy()):
-            self.leave(request)
+    def leave(self, *requests: Request) -> None:
+        """Turn requests back into ordinary ones, as far as they are in the batch."""
+        for request in reversed(requests):
+            if request in self:
+                self._columns.remove(request)
+                self._phase_of(request).remove(request)
+                request.computed.follow(STANDSTILL)
+                if request.usage is not None:
+                    request.usage.change_num_batched(-1)
 
     def others(self) -> list[Request]:
         """Running requests that are not in the batch, in order of admission.
@@ -171,29 +166,42 @@ class DecodeBatch:
             return None
         return BatchTokens(self._columns.ones.copy(), growing, self._phase(1))
 
-    def advance(self, new_blocks: Mapping[str, list[int]], num_steps: int = 1) -> BatchStep:
+    def advance(self, new_blocks: Mapping[str, list[int]]) -> BatchStep:
         """Count a token for each of them as computed.
 
         Args:
             new_blocks: Blocks taken in this step by request id; other requests may be there.
-            num_steps: Steps that are taken at once. None but the last may bring a request to a
-                timer or to its last token.
         """
-        columns, running = self._columns, self._running
-        data = CachedRequestData() if num_steps > 1 else columns.cached_data(self.count.value)
+        columns = self._columns
+        data = columns.cached_data(self.count.value)
         places = columns.places() if new_blocks else {}
         for request_id, block_ids in new_blocks.items():
             if request_id in places:
                 data.new_block_ids[places[request_id]] = block_ids
-        counts = range(self.count.value + 1, self.count.value + num_steps + 1)
-        self.count.value += num_steps
-        *_, due = [self._due.pop(count, ()) for count in counts]
+        return BatchStep(columns.lend_requests(), data, self.advance_by(1))
+
+    def advance_by(self, num_steps: int) -> list[Request]:
+        """Count a token of each of several steps as computed, without a plan.
+
+        Args:
+            num_steps: Steps; none but the last brings a request to a timer or its last token.
+
+        Returns:
+            Requests that may have reached a timer.
+        """
+        count, due = self.count, None
+        for _ in range(num_steps):
+            count.value += 1
+            due = self._due.pop(count.value, None)
+        self._at_last_token = []
+        if due is None:
+            return []
+        running = self._running
         looked_at = [running[name] for name in due if name in running and running[name] in self]
         self._at_last_token = [
             r for r in looked_at if r.num_computed_tokens >= r.max_total_tokens - 1
         ]
-        watched = [request for request in looked_at if request.timers]
-        return BatchStep(columns.lend_requests(), data, watched)
+        return [request for request in looked_at if request.timers]
 
     def receive(
         self, requests: list[Request], rows: Iterable[Sequence[int]]

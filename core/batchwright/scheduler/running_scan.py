@@ -72,8 +72,9 @@ class RunningScan:
         if tokens is None or (
             others and self._policy.orders_running and self._may_go_short(others, tokens, step)
         ):
-            batch.flush()
-            return self._in_order(list(state.running.values()))
+            running = list(state.running.values())
+            batch.leave(*running)
+            return self._in_order(running)
         self._take_batch(tokens, step)
         return others
 

@@ -106,12 +106,12 @@ class FastForwarder:
             deque(map(array.extend, known, tokens), maxlen=0)  # a loop in C
             self._count(num_steps)
             self._allocate(num_steps)
-            step = state.decode_batch.advance({}, num_steps)
-            for request in step.watched:
+            for request in state.decode_batch.advance_by(num_steps):
                 state.token_timers.note(request)
             state.step.now = last_begin
+            requests = list(state.running.values())
             for at in ends:
-                request = step.requests[at]
+                request = requests[at]
                 if request.finish is None:  # or the end of another one has ended it, too
                     self._results.end_if_done(request, tokens[at][-1])
         ended, state.ended = state.ended, {}
