@@ -21,7 +21,9 @@ from bisect import insort
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from attrs import define
 
 from batchwright.counters import STANDSTILL, SharedCount
 from batchwright.decode_batch.columns import Columns, running_order
@@ -31,7 +33,8 @@ if TYPE_CHECKING:
     from batchwright.request import Request
 
 
-class BatchTokens(NamedTuple):
+@define(eq=False)
+class BatchTokens:
     """Tokens that a step schedules for the decode batch.
 
     Args:
@@ -47,7 +50,8 @@ class BatchTokens(NamedTuple):
     filling: Sequence[Request]
 
 
-class BatchStep(NamedTuple):
+@define(eq=False)
+class BatchStep:
     """A step of the decode batch, once it is planned.
 
     Args:
@@ -174,10 +178,11 @@ class DecodeBatch:
         """
         columns = self._columns
         data = columns.cached_data(self.count.value)
-        places = columns.places() if new_blocks else {}
-        for request_id, block_ids in new_blocks.items():
-            if request_id in places:
-                data.new_block_ids[places[request_id]] = block_ids
+        if new_blocks:
+            places, column = columns.places(), data.new_block_ids
+            for request_id, block_ids in new_blocks.items():
+                if request_id in places:
+                    column[places[request_id]] = block_ids
         return BatchStep(columns.lend_requests(), data, self.advance_by(1))
 
     def advance_by(self, num_steps: int) -> list[Request]:
@@ -191,8 +196,8 @@ class DecodeBatch:
         """
         count, due = self.count, None
         for _ in range(num_steps):
-            count.value += 1
-            due = self._due.pop(count.value, None)
+            count.value = now = count.value + 1
+            due = self._due.pop(now, None)
         self._at_last_token = []
         if due is None:
             return []

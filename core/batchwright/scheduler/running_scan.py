@@ -94,8 +94,8 @@ class RunningScan:
     def _take_batch(self, batch: BatchTokens, step: StepInProgress) -> None:
         """Take the tokens of the decode batch into the plan; give blocks for them."""
         state = self._state
-        by_id, growing, filling = batch
-        step.schedule_batch(by_id)
+        growing, filling = batch.growing, batch.filling
+        step.schedule_batch(batch.by_id)
         if state.sizes.num_lookahead_tokens:
             for request in dict.fromkeys((*growing, *filling)):
                 self._allocate(request, 1, step)
