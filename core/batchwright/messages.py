@@ -189,46 +189,6 @@ class ModelOutput:
 
 
 @define
-class FastForward:
-    """Steps in a row in which the same requests decode, and nothing is decided.
-
-    Read it, do not change it.
-
-    Args:
-        version: The same in two of these if their requests are the same.
-        req_ids: The requests, in order of admission.
-        token_ids: Their known tokens; neither list is to be changed.
-        context: Their computed tokens before the first step, summed.
-        max_steps: Steps at most.
-        until: No step begins at this time or later (seconds).
-    """
-
-    version: int
-    req_ids: list[str]
-    token_ids: list[array[int]]
-    context: int
-    max_steps: int
-    until: float
-
-
-@define
-class FastForwardOutput:
-    """New tokens of steps that were computed at once.
-
-    Args:
-        num_steps: Steps; at least one, and none behind one in which a request ends.
-        token_ids: Each request's new tokens, one a step.
-        last_begin: When the last step began (seconds).
-        ends: Places of those whose last token may end them; no other token does.
-    """
-
-    num_steps: int
-    token_ids: list[array[int]]
-    last_begin: float
-    ends: list[int] = Factory(list)
-
-
-@define
 class StepOutputs:
     """Results of one step, in parallel columns.
 

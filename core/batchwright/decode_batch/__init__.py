@@ -1,5 +1,5 @@
 """The decode batch: requests that decode one token a step are advanced together."""
 
-from batchwright.decode_batch.batch import BatchStep, DecodeBatch
+from batchwright.decode_batch.batch import BatchTokens, DecodeBatch
 
-__all__ = ["BatchStep", "DecodeBatch"]
+__all__ = ["BatchTokens", "DecodeBatch"]

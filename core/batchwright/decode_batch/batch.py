@@ -4,56 +4,65 @@ A request in the batch lacks one token at every step, and nothing will cut that:
 drafts, no limit asks about decodes. A step does the same to each of them, so it is done for
 all at once: their computed tokens follow one count, and advancing that count schedules a
 token for each. A step touches only the requests that need a block, that complete one (it is
-published), or that reach a timer or their last token.
+published), or that reach a timer or their last token: since each computes one token a step,
+it is known beforehand when that will be.
 
 That is exact only in a step in which none of them can go short, and none is served after
-another request. ``fits`` says so; if it does not fit, ``flush`` turns each of them back into
-an ordinary request, and the running scan decides about each in turn. The plan is the same
-either way (under a policy that orders running requests, but for the order in which it lists
-them and their new blocks): the scan is the specification of what this does.
+another request. Otherwise ``schedule`` declines, and each of them leaves the batch, so that
+the running scan decides about each in turn. The plan is the same either way (under a policy
+that orders running requests, but for the order in which it lists them and their new blocks):
+the scan is the specification of what this does.
 """
 
 from __future__ import annotations
 
 from array import array
+from bisect import insort
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from attrs import define
+
 from batchwright.counters import STANDSTILL, SharedCount
-from batchwright.decode_batch.columns import Columns
-from batchwright.decode_batch.due_requests import BlockPhases, DueCounts
+from batchwright.decode_batch.columns import Columns, running_order
 
 if TYPE_CHECKING:
     from batchwright.messages import CachedRequestData
     from batchwright.request import Request
 
-_running_order = attrgetter("running_order")
+
+@define(eq=False)
+class BatchTokens:
+    """Tokens that a step schedules for the decode batch.
+
+    Args:
+        by_id: One for each request, in order of admission; a fresh dict.
+        growing: Requests whose next slot goes into a block that they may not have yet. With
+            lookahead it is the last slot of it that counts; where the pool is too small
+            for that, a block is taken for the token itself.
+        filling: Requests whose token completes a block, which is to be published.
+    """
+
+    by_id: dict[str, int]
+    growing: Sequence[Request]
+    filling: Sequence[Request]
 
 
+@define(eq=False)
 class BatchStep:
-    """One step of the decode batch, from its plan to its answer.
+    """A step of the decode batch, once it is planned.
 
-    (Written out, since one is made at every step.)
-
-    Attributes:
+    Args:
         requests: The requests that it computes, in order of admission.
         data: The part of the plan that tells of them; other requests may be appended.
         watched: Requests that may have reached a timer with it.
-        version: The batch's version when it was planned.
     """
 
-    __slots__ = ("data", "requests", "version", "watched")
-
-    def __init__(
-        self, requests: list[Request], data: CachedRequestData, watched: list[Request], version: int
-    ) -> None:
-        self.requests = requests
-        self.data = data
-        self.watched = watched
-        self.version = version
+    requests: list[Request]
+    data: CachedRequestData
+    watched: list[Request]
 
 
 class DecodeBatch:
@@ -67,6 +76,8 @@ class DecodeBatch:
 
     Attributes:
         count: Advances whenever each request of the batch computes a token.
+        phases: The requests by the count, modulo the block size, at which their blocks are
+            full, each in order of admission: nothing moves when the count advances.
     """
 
     def __init__(
@@ -79,11 +90,13 @@ class DecodeBatch:
     ) -> None:
         self.count = SharedCount()
         self.is_enabled = is_enabled
+        self._block_size = block_size
         self._num_lookahead_tokens = num_lookahead_tokens
         self._running = running
         self._columns = Columns()
-        self._phases = BlockPhases(self.count, block_size)
-        self._due = DueCounts()
+        self.phases: list[list[Request]] = [[] for _ in range(block_size)]
+        # By count, ids of requests to look at: an id keeps no ended request alive.
+        self._due: dict[int, list[str]] = {}
         self._at_last_token: list[Request] = []
 
     def __len__(self) -> int:
@@ -101,74 +114,63 @@ class DecodeBatch:
             and request.num_new_tokens == 1
             and request.first_token_time is not None  # it may be the last of the prompt
         ):
-            self._insert(request)
-
-    def leave(self, request: Request) -> None:
-        """Turn a request back into an ordinary one, if it is in the batch."""
-        if request.computed.shared is self.count:
-            self._columns.remove(request)
-            self._phases.remove(request)
-            request.computed.follow(STANDSTILL)
+            request.computed.follow(self.count)
+            self._columns.insert(request)
+            insort(self._phase_of(request), request, key=running_order)
+            self.watch(request, request.max_total_tokens - 1)
+            if request.timers:
+                self.watch(request, request.timers[0][0])
             if request.usage is not None:
-                request.usage.change_num_batched(-1)
+                request.usage.change_num_batched(1)
 
-    def flush(self) -> None:
-        """Turn all of them back into ordinary running requests."""
-        for request in reversed(self._columns.requests.copy()):
-            self.leave(request)
+    def leave(self, *requests: Request) -> None:
+        """Turn requests back into ordinary ones, as far as they are in the batch."""
+        for request in reversed(requests):
+            if request in self:
+                self._columns.remove(request)
+                self._phase_of(request).remove(request)
+                request.computed.follow(STANDSTILL)
+                if request.usage is not None:
+                    request.usage.change_num_batched(-1)
 
     def others(self) -> list[Request]:
         """Running requests that are not in the batch, in order of admission.
 
         Most of them have begun to run after it: O(them), not O(running), then.
         """
-        count, found = self.count, []
         num_others = len(self._running) - len(self._columns.ids)
-        if num_others:
-            for request in reversed(self._running.values()):
-                if request.computed.shared is not count:
-                    found.append(request)
-                    if len(found) == num_others:
-                        break
-            found.reverse()
-        return found
+        if not num_others:
+            return []
+        outside = (r for r in reversed(self._running.values()) if r not in self)
+        return [*islice(outside, num_others)][::-1]
 
-    def fits(self, num_tokens: int, num_free_blocks: int, others: Sequence[Request]) -> bool:
-        """Tell whether each of them gets its token and block, before all other requests.
+    def schedule(
+        self, num_tokens: int, num_free_blocks: int, others: Sequence[Request]
+    ) -> BatchTokens | None:
+        """Schedule a token for each of them, before all other requests.
 
         Args:
             num_tokens: Tokens left of the step's budget.
             num_free_blocks: Blocks that are free.
             others: Running requests that are not in the batch, in order of admission.
+
+        Returns:
+            The tokens; None if one of them might go short, or another one comes before it.
         """
-        if not 0 < len(self._columns.ids) <= num_tokens:
-            return False
-        if others and others[0].running_order < self._columns.last_order:
-            return False
-        growing = self.needs_block()
-        return not growing or len(growing) <= num_free_blocks
-
-    def scheduled_tokens(self) -> dict[str, int]:
-        """One token for each of them by id, in order of admission; a fresh dict."""
-        return self._columns.ones.copy()
-
-    def needs_block(self) -> list[Request]:
-        """Those whose next slot goes into a block that they may not have yet.
-
-        With lookahead it is the last slot of it that counts; where the pool is too small
-        for that, a block is taken for the token itself.
-        """
-        due = self._phases.at(0)
+        requests = self._columns.requests
+        if not 0 < len(requests) <= num_tokens:
+            return None
+        if others and others[0].running_order < requests[-1].running_order:
+            return None
+        growing = self._phase(0)
         if self._num_lookahead_tokens:
-            ahead = self._phases.at(-self._num_lookahead_tokens)
-            due = sorted(dict.fromkeys(due + ahead), key=_running_order)
-        return due
+            ahead = self._phase(self._num_lookahead_tokens)
+            growing = sorted(dict.fromkeys(growing + ahead), key=running_order)
+        if len(growing) > num_free_blocks:
+            return None
+        return BatchTokens(self._columns.ones.copy(), growing, self._phase(1))
 
-    def completes_block(self) -> list[Request]:
-        """Those whose next token completes a block, which is to be published."""
-        return self._phases.at(-1)
-
-    def advance(self, new_blocks: dict[str, list[int]]) -> BatchStep:
+    def advance(self, new_blocks: Mapping[str, list[int]]) -> BatchStep:
         """Count a token for each of them as computed.
 
         Args:
@@ -176,84 +178,77 @@ class DecodeBatch:
         """
         columns = self._columns
         data = columns.cached_data(self.count.value)
-        blocks, places = data.new_block_ids, columns.places()
-        for request_id, block_ids in new_blocks.items():
-            at = places.get(request_id) if places else self._place(request_id)
-            if at is not None:
-                blocks[at] = block_ids
-        return BatchStep(columns.lend_requests(), data, self._advance(), columns.version)
+        if new_blocks:
+            places, column = columns.places(), data.new_block_ids
+            for request_id, block_ids in new_blocks.items():
+                if request_id in places:
+                    column[places[request_id]] = block_ids
+        return BatchStep(columns.lend_requests(), data, self.advance_by(1))
+
+    def advance_by(self, num_steps: int) -> list[Request]:
+        """Count a token of each of several steps as computed, without a plan.
+
+        Args:
+            num_steps: Steps; none but the last brings a request to a timer or its last token.
+
+        Returns:
+            Requests that may have reached a timer.
+        """
+        count, due = self.count, None
+        for _ in range(num_steps):
+            count.value = now = count.value + 1
+            due = self._due.pop(now, None)
+        self._at_last_token = []
+        if due is None:
+            return []
+        running = self._running
+        looked_at = [running[name] for name in due if name in running and running[name] in self]
+        self._at_last_token = [
+            r for r in looked_at if r.num_computed_tokens >= r.max_total_tokens - 1
+        ]
+        return [request for request in looked_at if request.timers]
 
     def receive(
-        self, step: BatchStep, rows: Sequence[list[int]]
+        self, requests: list[Request], rows: Iterable[Sequence[int]]
     ) -> list[tuple[Request, int]] | None:
         """Append the new token of each request of a step.
 
         Args:
-            step: The step that was answered.
-            rows: Sampled tokens, a row for each request of the step; more may follow.
+            requests: The requests of the step that was answered, as ``advance`` returned them.
+            rows: Sampled tokens, a row for each of them; more may follow.
 
         Returns:
             Requests that may have ended with it, and their tokens, in order of admission. None
-            if nothing was appended: a request has left since, or a row is not one token id.
+            if nothing was appended: the batch has changed since, or a row is not one token id.
         """
         columns = self._columns
-        if step.version != columns.version:
+        if requests is not columns.requests:
             return None
         try:
-            tokens = [token for (token,) in islice(rows, len(columns.ids))]
+            tokens = [token for (token,) in islice(rows, len(requests))]
             deque(map(array.append, columns.token_ids, tokens), 0)  # a loop in C
             stops = not columns.stop_ids.isdisjoint(tokens)
         except (TypeError, ValueError, OverflowError):
-            self._take_back()
+            for request in requests:
+                if request.num_new_tokens:  # it has got its token already
+                    request.token_ids.pop()
             return None
         if not (stops or self._at_last_token):
             return []
         ends = {columns.place(request) for request in self._at_last_token if request in self}
         if stops:
             ends |= {at for at, token in enumerate(tokens) if token in columns.stop_ids}
-        return [(columns.requests[at], tokens[at]) for at in sorted(ends)]
+        return [(requests[at], tokens[at]) for at in sorted(ends)]
 
     def watch(self, request: Request, num_computed_tokens: int) -> None:
-        """Have a request of the batch among ``watched`` when it reaches a later count."""
-        if request.computed.shared is self.count:
-            self._due.add(num_computed_tokens - request.computed.base, request.request_id)
+        """Look at a request of the batch when it reaches a later count."""
+        if request in self:
+            due = num_computed_tokens - request.computed.base
+            self._due.setdefault(due, []).append(request.request_id)
 
-    def _insert(self, request: Request) -> None:
-        request.computed.follow(self.count)
-        self._columns.insert(request)
-        self._phases.insert(request)
-        self.watch(request, request.max_total_tokens - 1)
-        if request.timers:
-            self.watch(request, request.timers[0][0])
-        if request.usage is not None:
-            request.usage.change_num_batched(1)
+    def _phase(self, num_tokens: int) -> list[Request]:
+        """Requests that have filled their blocks once so many more tokens are computed."""
+        return self.phases[(self.count.value + num_tokens) % self._block_size]
 
-    def _advance(self) -> list[Request]:
-        """Advance the count, and note those for which it is the last token.
-
-        Returns:
-            Those that may have reached a timer.
-        """
-        self.count.value += 1
-        self._at_last_token = []
-        watched = []
-        for request_id in self._due.take(self.count.value):
-            request = self._running.get(request_id)
-            if request is None or request not in self:
-                continue
-            if request.num_computed_tokens >= request.max_total_tokens - 1:
-                self._at_last_token.append(request)
-            if request.timers:
-                watched.append(request)
-        return watched
-
-    def _place(self, request_id: str) -> int | None:
-        """The place of a request, if it is in the batch."""
-        request = self._running.get(request_id)
-        return self._columns.place(request) if request is not None and request in self else None
-
-    def _take_back(self) -> None:
-        """Remove new tokens from those that have got theirs already."""
-        for request in self._columns.requests:
-            if request.num_new_tokens:
-                request.token_ids.pop()
+    def _phase_of(self, request: Request) -> list[Request]:
+        return self.phases[-request.computed.base % self._block_size]

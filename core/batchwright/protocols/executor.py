@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar, Protocol
 
@@ -201,11 +202,22 @@ class Executor(Component):
         Cost class: step.
         """
 
-    def fast_forward(self, steps: messages.FastForward) -> messages.FastForwardOutput:
+    def fast_forward(
+        self, num_tokens: Mapping[str, int], max_steps: int, until: float
+    ) -> tuple[list[array[int]], list[int], float]:
         """Compute steps in which the same requests decode; at least one.
 
         An executor that overrides it knows the results and times of these steps beforehand, as
         simulated ones do. The clock is moved as if the steps were computed one by one.
+
+        Args:
+            num_tokens: Known tokens by request id; all but the last of each are computed.
+            max_steps: Steps at most.
+            until: No step after the first begins at this time or later (seconds).
+
+        Returns:
+            New tokens of each request, one a step. The places of those whose last token may
+            end them; no other token does. When the last step began (seconds).
 
         Cost class: once for many steps.
         """

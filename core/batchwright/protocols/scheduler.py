@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from batchwright.protocols.component import Component
-from batchwright.request import Finish, Request, RequestStatus
+from batchwright.request import Request, RequestStatus
 
 if TYPE_CHECKING:
     from batchwright import messages
@@ -18,30 +18,6 @@ if TYPE_CHECKING:
     from batchwright.protocols.components import Components
     from batchwright.protocols.kv import KVManager
     from batchwright.step_view import StepView
-
-
-class FastForwarding(Protocol):
-    """Many steps at once, as far as nothing is decided in them; for simulators.
-
-    Attributes:
-        is_possible: True if there may be such steps at all.
-    """
-
-    is_possible: bool
-
-    @property
-    def has_candidates(self) -> bool:
-        """True if requests wait that the next step could look at."""
-
-    @property
-    def is_full(self) -> bool:
-        """True if the next step has no seat or no token for another request, or is paused."""
-
-    def plan(self, until: float) -> messages.FastForward | None:
-        """Return the steps before a time (seconds) in which nothing is decided; None: none."""
-
-    def commit(self, output: messages.FastForwardOutput) -> dict[str, Finish]:
-        """Commit what was computed for the plan made just before; return the ends."""
 
 
 class SchedulerBase(Component):
@@ -243,11 +219,6 @@ class SchedulerBase(Component):
     def awaits_resource(self) -> bool:
         """True if the last step was empty, and a request lacks a resource that names no key."""
         return False
-
-    @property
-    def fast_forwarding(self) -> FastForwarding | None:
-        """Many steps at once, for a simulator; None: each step is taken by itself."""
-        return None
 
     @property
     def fault_counts(self) -> dict[str, int]:

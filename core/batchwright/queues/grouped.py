@@ -5,14 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
+from attrs import define, field
+
 from batchwright.queues.base import SortKey, Ticket, WaitingQueue, as_sort_key
 from batchwright.queues.heap import PlaceHeap
 from batchwright.request_view import RequestView
 
 
-def _same(_request: RequestView) -> int:
-    """The key of members that are served as they came."""
-    return 0
+@define(eq=False)
+class _Group:
+    """A group that has live requests.
+
+    Args:
+        name: Its name.
+        order: Its place among groups of the same key.
+        members: Those of its requests that are in the queue.
+        num_live: Requests of it that have come and not left for good.
+    """
+
+    name: Hashable
+    order: int
+    members: PlaceHeap[RequestView] = field(factory=PlaceHeap)
+    num_live: int = 0
 
 
 class GroupedQueue(WaitingQueue):
@@ -34,92 +48,86 @@ class GroupedQueue(WaitingQueue):
         self,
         group_of: Callable[[RequestView], Hashable],
         group_key: Callable[[Any], Any],
-        member_key: Callable[[RequestView], Any] = _same,
+        member_key: Callable[[RequestView], Any] = lambda _: 0,
     ) -> None:
         super().__init__()
         self._group_of = group_of
         self._group_key = group_key
         self._member_key = member_key
-        self._groups: PlaceHeap[Hashable] = PlaceHeap()
+        self._known: dict[Hashable, _Group] = {}
+        self._queued: PlaceHeap[_Group] = PlaceHeap()
+        self._of: dict[RequestView, _Group] = {}
         self._next_group = 0
-        self._group_orders: dict[Hashable, int] = {}
-        self._num_known: dict[Hashable, int] = {}
-        self._members: dict[Hashable, PlaceHeap[RequestView]] = {}
-        self._group: dict[RequestView, Hashable] = {}
         self._size = 0
 
     def __len__(self) -> int:
         return self._size
 
     def __contains__(self, request: RequestView) -> bool:
-        return request in self._members.get(self._group.get(request), ())
+        group = self._of.get(request)
+        return group is not None and request in group.members
 
     def __iter__(self) -> Iterator[RequestView]:
-        for group in self._groups:
-            yield from self._members[group]
+        for group in self._queued:
+            yield from group.members
 
     def peek(self) -> RequestView | None:
-        group = self._first_group()
-        return self._members[group].peek() if self._groups else None
+        queued = self._queued
+        for _ in range(len(queued)):  # each can have grown once since the last look
+            group = queued.peek()
+            assert group is not None, "it is not empty"
+            key = as_sort_key(self._group_key(group.name))
+            if key == queued.key(group):
+                break
+            queued.move(group, key)
+        first = queued.peek()
+        return first.members.peek() if first is not None else None
 
     def insert(self, request: RequestView, order: int) -> None:
-        is_new = request not in self._group
-        group = self._group_of(request) if is_new else self._group[request]
+        group = self._of.get(request)
+        if group is None:
+            name = self._group_of(request)
+            group = self._known.get(name) or _Group(name, self._next_group)
         self._push(request, group, as_sort_key(self._member_key(request)), order)
-        if is_new:
-            self._group[request] = group
-            self._num_known[group] = self._num_known.get(group, 0) + 1
+        if request not in self._of:
+            if not group.num_live:
+                self._known[group.name] = group
+                self._next_group += 1
+            group.num_live += 1
+            self._of[request] = group
 
     def remove(self, request: RequestView) -> Ticket:
-        group = self._group[request]
-        ticket = self._members[group].remove(request)
+        group = self._of[request]
+        ticket = group.members.remove(request)
         self._size -= 1
-        if not self._members[group]:
-            del self._members[group]
-            self._groups.remove(group)
+        if not group.members:
+            self._queued.remove(group)
         return ticket
 
     def restore(self, request: RequestView, ticket: Ticket) -> None:
-        self._push(request, self._group[request], *ticket)
+        self._push(request, self._of[request], *ticket)
 
     def forget(self, request: RequestView) -> None:
         super().forget(request)
-        if request not in self._group:
-            return
-        group = self._group.pop(request)
-        self._num_known[group] -= 1
-        if not self._num_known[group]:
-            del self._num_known[group], self._group_orders[group]
+        group = self._of.pop(request, None)
+        if group is not None:
+            group.num_live -= 1
+            if not group.num_live:
+                del self._known[group.name]
 
     def first_of(self, group: Hashable) -> RequestView | None:
         """The request that a group would be served first by; None if none is queued."""
-        members = self._members.get(group)
-        return None if members is None else members.peek()
+        known = self._known.get(group)
+        return None if known is None else known.members.peek()
 
     def rekey_group(self, group: Hashable) -> None:
         """Ask for a group's key again; no effect while nothing of it is queued."""
-        if group in self._members:
-            key = as_sort_key(self._group_key(group))
-            self._groups.push(group, key, self._groups.remove(group).order)
+        known = self._known.get(group)
+        if known is not None and known.members:
+            self._queued.move(known, as_sort_key(self._group_key(group)))
 
-    def _first_group(self) -> Hashable:
-        """The group with the smallest key now, if only others' keys have grown."""
-        groups = self._groups
-        for _ in range(len(groups)):  # each can have grown once since the last look
-            group = groups.peek()
-            key = as_sort_key(self._group_key(group))
-            if key == groups.key(group):
-                break
-            groups.push(group, key, groups.remove(group).order)
-        return groups.peek()
-
-    def _push(self, request: RequestView, group: Hashable, key: SortKey, order: int) -> None:
-        if group not in self._members:
-            group_key = as_sort_key(self._group_key(group))
-            if group not in self._group_orders:
-                self._group_orders[group] = self._next_group
-                self._next_group += 1
-            self._groups.push(group, group_key, self._group_orders[group])
-            self._members[group] = PlaceHeap()
-        self._members[group].push(request, key, order)
+    def _push(self, request: RequestView, group: _Group, key: SortKey, order: int) -> None:
+        if not group.members:
+            self._queued.push(group, as_sort_key(self._group_key(group.name)), group.order)
+        group.members.push(request, key, order)
         self._size += 1

@@ -49,6 +49,10 @@ class PlaceHeap(Generic[T]):
     def key(self, item: T) -> SortKey:
         return self._living[item][0]
 
+    def move(self, item: T, key: SortKey) -> None:
+        """Put an item under another key; its order stays."""
+        self.push(item, key, self.remove(item).order)
+
     def remove(self, item: T) -> Ticket:
         key, order, _ = self._living.pop(item)
         if len(self._heap) > 2 * len(self._living) + 16:

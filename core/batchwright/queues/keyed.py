@@ -60,8 +60,7 @@ class KeyedQueue(WaitingQueue):
             KeyError: It was never in the queue, or has left it for good.
         """
         if request in self._heap:
-            key = as_sort_key(self._key(request))
-            self._heap.push(request, key, self._heap.remove(request).order)
+            self._heap.move(request, as_sort_key(self._key(request)))
         elif request in self._orders:
             self._new_keys[request] = as_sort_key(self._key(request))
         else:

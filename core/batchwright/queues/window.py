@@ -46,19 +46,19 @@ class WindowQueue(WaitingQueue):
         return min(self._window, key=self._rank, default=None)
 
     def insert(self, request: RequestView, order: int) -> None:
-        if len(self._window) == self._size:
-            if order > max(self._window.values()):
-                self._backlog.push(request, (), order)
-                return
-            last = max(self._window, key=self._window.__getitem__)
-            self._backlog.push(last, (), self._window.pop(last))
-        self._window[request] = order
+        window = self._window
+        window[request] = order
+        if len(window) > self._size:
+            last = max(window, key=window.__getitem__)
+            self._backlog.push(last, (), window.pop(last))
 
     def remove(self, request: RequestView) -> Ticket:
         if request in self._backlog:
             return self._backlog.remove(request)
         order = self._window.pop(request)
-        self._refill()
+        first = self._backlog.peek()
+        if first is not None:
+            self._window[first] = self._backlog.remove(first).order
         return Ticket((), order)
 
     def restore(self, request: RequestView, ticket: Ticket) -> None:
@@ -67,9 +67,3 @@ class WindowQueue(WaitingQueue):
     def _rank(self, request: RequestView) -> tuple[SortKey, int]:
         (score,) = as_sort_key(self._score(request))
         return (-score,), self._window[request]
-
-    def _refill(self) -> None:
-        while len(self._window) < self._size and self._backlog:
-            first = self._backlog.peek()
-            assert first is not None, "it is not empty"
-            self._window[first] = self._backlog.remove(first).order

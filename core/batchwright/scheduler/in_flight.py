@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 
 from attrs import define, field
 
-from batchwright.decode_batch import BatchStep
 from batchwright.messages import SchedulerOutput
 from batchwright.protocols import KVManager
 from batchwright.protocols.kv import DetachCause
@@ -25,7 +24,7 @@ class InFlightStep:
         plan: The plan.
         requests: Its requests, in the order of its scheduled tokens. Ids may be reused while
             a plan is in flight; these are the requests that were meant.
-        batch: The step of the decode batch, whose requests are the first ones; or None.
+        batch: Those of the decode batch, which are the first ones; or None.
         sampling: In a pipeline, ids of those for which a token will be sampled.
         dropped: Ids of those whose answers count no more, since they were computed from
             what a failed step has left.
@@ -34,7 +33,7 @@ class InFlightStep:
 
     plan: SchedulerOutput
     requests: list[Request]
-    batch: BatchStep | None = None
+    batch: list[Request] | None = None
     sampling: frozenset[str] | None = None
     dropped: frozenset[str] = frozenset()
     returned: Sequence[BlockTable] = ()

@@ -34,7 +34,9 @@ def commit_plan(state: State) -> SchedulerOutput:
         requests = batch.requests + visited if visited else batch.requests
         for request in batch.watched:
             state.token_timers.note(request)
-    state.in_flight.steps.append(InFlightStep(plan, requests, batch, sampling))
+    state.in_flight.steps.append(
+        InFlightStep(plan, requests, batch.requests if batch else None, sampling)
+    )
     state.step_id += 1
     state.step_count.value += 1
     return plan

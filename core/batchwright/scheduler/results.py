@@ -109,7 +109,7 @@ class Results:
         for request, token in last:
             if request.finish is None:  # or the end of another one has ended it, too
                 self.end_if_done(request, token)
-        return len(step.batch.requests)
+        return len(step.batch)
 
     def _deliver(self, step: InFlightStep, request: Request, tokens: list[int]) -> list[int]:
         """Append one request's new tokens, up to its end.

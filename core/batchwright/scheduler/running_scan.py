@@ -7,6 +7,7 @@ from operator import attrgetter
 from attrs import define
 
 from batchwright.callers.guard import RequestFault
+from batchwright.decode_batch import BatchTokens
 from batchwright.request import Request, RequestStatus
 from batchwright.scheduler.ending import Ending
 from batchwright.scheduler.preemption import Preemption
@@ -58,34 +59,36 @@ class RunningScan:
         if not step.num_decode_tokens_left:
             return self._in_order(others)
         num_tokens = min(step.num_tokens_left, step.num_decode_tokens_left)
-        if batch.fits(num_tokens, state.kv.num_free_blocks, others) and not (
-            others and state.policy.orders_running and self._may_go_short(others, step)
+        tokens = batch.schedule(num_tokens, state.kv.num_free_blocks, others)
+        if tokens is None or (
+            others and state.policy.orders_running and self._may_go_short(others, tokens, step)
         ):
-            self._schedule_batch(step)
-            return others
-        batch.flush()
-        return self._in_order(list(state.running.values()))
+            running = list(state.running.values())
+            batch.leave(*running)
+            return self._in_order(running)
+        self._take_batch(tokens, step)
+        return others
 
-    def _may_go_short(self, others: list[Request], step: StepInProgress) -> bool:
+    def _may_go_short(
+        self, others: list[Request], batch: BatchTokens, step: StepInProgress
+    ) -> bool:
         """Tell whether one of these may get less than it lacks, so that order decides."""
         state = self._state
-        num_batched = len(state.decode_batch)
         num_tokens = min(step.num_tokens_left, step.num_prefill_tokens_left)
-        free = state.kv.num_free_blocks - len(state.decode_batch.needs_block())
+        free = state.kv.num_free_blocks - len(batch.growing)
         missing = sum(request.num_new_tokens for request in others)
         # Scheduled tokens reach into at most one block more than they fill, before and after.
         slots = missing + len(others) * state.sizes.num_lookahead_tokens
         most_blocks = slots // state.sizes.block_size + 2 * len(others)
-        return num_batched + missing > num_tokens or most_blocks > free
+        return len(batch.by_id) + missing > num_tokens or most_blocks > free
 
-    def _schedule_batch(self, step: StepInProgress) -> None:
-        """Schedule a token for each request of the batch; give blocks to those that need one."""
+    def _take_batch(self, batch: BatchTokens, step: StepInProgress) -> None:
+        """Take the tokens of the decode batch into the plan; give blocks for them."""
         state = self._state
-        batch = state.decode_batch
-        growing, filling = batch.needs_block(), batch.completes_block()
-        step.schedule_batch(batch.scheduled_tokens())
+        growing, filling = batch.growing, batch.filling
+        step.schedule_batch(batch.by_id)
         if state.sizes.num_lookahead_tokens:
-            for request in dict.fromkeys(growing + filling):
+            for request in dict.fromkeys((*growing, *filling)):
                 self._allocate(request, 1, step)
         elif growing or filling:
             new = state.kv.allocate_decodes([*map(_view, growing)], [*map(_view, filling)])

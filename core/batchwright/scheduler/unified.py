@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from batchwright.clock import Clock
-from batchwright.decode_batch.fast_forward import FastForwarding
 from batchwright.default_plugins import DEFAULT_SCHEDULER
 from batchwright.protocols import SchedulerBase
+from batchwright.scheduler.results import Results
+from batchwright.scheduler.state import State
 from batchwright.scheduler.step import Step
 from batchwright.scheduler.step_scheduler import StepScheduler
+from batchwright.scheduler.turn import Turns
 
 
 class Scheduler(StepScheduler):
@@ -47,5 +49,6 @@ class Scheduler(StepScheduler):
         self._parts.waiting_scan.run(self._state.step)
 
     @property
-    def fast_forwarding(self) -> FastForwarding:
-        return FastForwarding(self._state, self._parts.results, self._turns.of)
+    def insides(self) -> tuple[State, Results, Turns]:
+        """Its state, results and turns, for a simulator that takes many steps at once."""
+        return self._state, self._parts.results, self._turns

@@ -10,13 +10,15 @@ from zlib import crc32
 from attrs import frozen
 
 from batchwright.exceptions import ConfigError
-from batchwright.messages import FastForwardOutput, ModelOutput
+from batchwright.messages import ModelOutput
 from batchwright.option import option
 from batchwright.protocols import Executor, ModelInfo, StepShape
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from batchwright.context import Context
-    from batchwright.messages import FastForward, NewRequestData, SchedulerOutput
+    from batchwright.messages import NewRequestData, SchedulerOutput
     from batchwright.protocols import Estimator, ModelSettings
 
 __all__ = ["EOS", "KnownLengths", "Simulated"]
@@ -156,17 +158,19 @@ class Simulated(Executor):
         self._pass_time(computed, visits)
         return ModelOutput(ids, self._sample(ids, computed, visits))
 
-    def fast_forward(self, steps: FastForward) -> FastForwardOutput:
+    def fast_forward(
+        self, num_tokens: Mapping[str, int], max_steps: int, until: float
+    ) -> tuple[list[array[int]], list[int], float]:
         assert self._estimator is not None, "load() was called"
-        ids = steps.req_ids
+        num_requests, known = len(num_tokens), num_tokens.values()
         # Tokens that each still puts out: a loop in C, since this is done at every event.
-        lefts = list(map(sub, map(self._length_of.__getitem__, ids), map(len, steps.token_ids)))
+        lefts = list(map(sub, map(self._length_of.__getitem__, num_tokens), known))
         shortest = min(lefts)
-        most = min(steps.max_steps, MOST_STEPS, shortest)
-        clock, until = self.ctx.clock, steps.until
+        most = min(max_steps, MOST_STEPS, shortest)
+        clock = self.ctx.clock
         begin = now = clock.now()
         num_steps = 0
-        for seconds in self._estimator.decode_times(len(ids), steps.context):
+        for seconds in self._estimator.decode_times(num_requests, sum(known) - num_requests):
             begin = now
             now += seconds  # one by one, as stepping does: sums of floats depend on it
             num_steps += 1
@@ -174,13 +178,13 @@ class Simulated(Executor):
                 break
         clock.wait_until(now)
         page_of = self._page_of
-        pieces = [page_of[request_id][:num_steps] for request_id in ids]
-        output = FastForwardOutput(num_steps, pieces, begin)
+        pieces = [page_of[request_id][:num_steps] for request_id in num_tokens]
+        ends = []
         if num_steps == shortest:
-            output.ends = [at for at, left in enumerate(lefts) if left == num_steps]
-            for at in output.ends:
+            ends = [at for at, left in enumerate(lefts) if left == num_steps]
+            for at in ends:
                 pieces[at][-1] = EOS
-        return output
+        return pieces, ends, begin
 
     def _take_over(self, plan: SchedulerOutput) -> tuple[list[str], list[int]]:
         """Bring what is known of the requests up to date.

@@ -10,9 +10,9 @@ import pytest
 from batchwright import Request, StepError
 from batchwright.config import Config
 from batchwright.exceptions import ConfigError
-from batchwright.messages import FastForward, FastForwardOutput
 from batchwright.protocols import Arrival, Control, Observer
 from batchwright.testing import make_plugin
+from batchwright_lab.simulation.fast_forward import FastForwarder
 
 from .cases import ACTING, random_arrivals, random_config
 from .conftest import ONE_SECOND
@@ -90,9 +90,9 @@ def num_fast_forwards(ran_with: Any, monkeypatch: pytest.MonkeyPatch) -> int:
     calls = []
     plain = Simulated.fast_forward
 
-    def fast_forward(self: Simulated, steps: FastForward) -> Any:
+    def fast_forward(self: Simulated, *steps: Any) -> Any:
         calls.append(steps)
-        return plain(self, steps)
+        return plain(self, *steps)
 
     monkeypatch.setattr(Simulated, "fast_forward", fast_forward)
     ran_with()
@@ -166,17 +166,17 @@ def test_it_is_refused_within_a_step(simulate: Any) -> None:
         said: list[str] = []
 
         def on_admit(self, request, hit, need):
-            if not scheduler:
+            if not forwarders:
                 return
             try:
-                scheduler[0].fast_forwarding.commit(FastForwardOutput(1, [], 0.0))
+                forwarders[0].commit([], [], 0.0)
             except StepError as error:
                 self.said.append(str(error))
 
-    scheduler: list[Any] = []
+    forwarders: list[FastForwarder] = []
     plugin = make_plugin(observer=[Calls])
     ran = simulate(crowd(1, 3), {"observer": [{"use": "calls"}]}, plugins=[plugin])
-    scheduler.append(ran.scheduler)
+    forwarders.append(FastForwarder(ran.scheduler, ran.simulation.engine.executor))
     ran.scheduler.add_request(Request(request_id="late", prompt_token_ids=[1]))
     ran.scheduler.schedule()
     assert Calls.said == ["fast_forward() was called from within schedule()"]
