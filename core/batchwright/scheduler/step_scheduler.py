@@ -83,7 +83,7 @@ class StepScheduler(SchedulerBase):
                 f"{depth} plan(s) are in flight; call update_from_output() first "
                 f"(scheduler.pipeline_depth = {depth})"
             )
-        with self._turns.of("schedule()"):
+        with self._turns.begin("schedule()"):
             try:
                 return self._plan_step()
             finally:
@@ -109,7 +109,7 @@ class StepScheduler(SchedulerBase):
         return plan
 
     def update_from_output(self, plan: SchedulerOutput, output: ModelOutput) -> StepOutputs:
-        with self._turns.of("update_from_output()"):
+        with self._turns.begin("update_from_output()"):
             outputs = self._parts.results.commit(plan, output)
             if output.extras and self._state.features.update_from_worker(output.extras):
                 self._state.has_changed = True
@@ -118,7 +118,7 @@ class StepScheduler(SchedulerBase):
             return outputs
 
     def recover(self) -> None:
-        with self._turns.of("recover()"):
+        with self._turns.begin("recover()"):
             self._parts.preemption.preempt_all()
             if self._state.features.on_restart():
                 self._state.has_changed = True
@@ -126,13 +126,13 @@ class StepScheduler(SchedulerBase):
     # -- Requests ----------------------------------------------------------------
 
     def add_request(self, request: Request) -> None:
-        with self._turns.of("add_request()"):
+        with self._turns.begin("add_request()"):
             self._parts.admission.add(request)
 
     def finish(self, request_id: str, status: RequestStatus, detail: str) -> None:
         self._state.to_end.append((request_id, status, detail))
         if not self._turns.doing:
-            with self._turns.of("finish()"):
+            with self._turns.begin("finish()"):
                 pass  # it ends at the end of this, as what components end meanwhile does
         elif self._turns.doing == "update_from_output()":
             self._parts.ending.end_requested()
@@ -148,7 +148,7 @@ class StepScheduler(SchedulerBase):
         self._state.bell.ring()
 
     def reset_prefix_cache(self) -> bool:
-        with self._turns.of("reset_prefix_cache()"):
+        with self._turns.begin("reset_prefix_cache()"):
             return self._state.kv.reset_prefix_cache()
 
     def close(self) -> None:

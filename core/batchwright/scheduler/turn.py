@@ -16,7 +16,7 @@ from batchwright.scheduler.state import State
 
 @define(eq=False, slots=False)
 class Turns:
-    """Lets one call at a time change the scheduler: ``with turns.of("schedule()"): ...``.
+    """Lets one call at a time change the scheduler: ``with turns.begin("schedule()"): ...``.
 
     At the end of a call the requests end that components wanted to end meanwhile. An
     exception from the code of a component becomes a PluginError that names it.
@@ -36,7 +36,7 @@ class Turns:
     doing: str = field(init=False, default="")
     _thread: int = field(init=False, default=0)
 
-    def of(self, call: str) -> Turns:
+    def begin(self, call: str) -> Turns:
         """Begin a call of that name; leaving the context ends it.
 
         Raises:
@@ -53,7 +53,7 @@ class Turns:
         return self
 
     def __enter__(self) -> None:
-        """The call has begun with ``of``."""
+        """The call has begun with ``begin``."""
 
     def __exit__(
         self,

@@ -46,8 +46,7 @@ class FastForwarder:
             scheduler, executor
         )
         if isinstance(scheduler, Scheduler):
-            self._state, self._results, turns = scheduler.insides
-            self._turn = turns.of("fast_forward()")
+            self._state, self._results, self._turns = scheduler.insides
         policy, gates = scheduler.components.policy, scheduler.components.gates
         self._asks_who_waits = (
             overrides(policy, "running_to_preempt")
@@ -100,7 +99,7 @@ class FastForwarder:
             PluginError: A component failed too often in a row.
         """
         state = self._state
-        with self._turn:
+        with self._turns.begin("fast_forward()"):
             num_steps = len(tokens[0])
             known = map(_token_ids, state.running.values())
             deque(map(array.extend, known, tokens), maxlen=0)  # a loop in C

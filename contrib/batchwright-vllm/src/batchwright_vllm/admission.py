@@ -122,8 +122,8 @@ class Admission:
 
     def _heed(self, request: Request, objection: Objection) -> bool:
         """Carry out a verdict; returns False, since the request does not enter."""
-        hooks, (verdict, reason) = self._hooks, objection
-        match verdict:
+        hooks, reason = self._hooks, objection.reason
+        match objection:
             case Stop():
                 self._stop(request.request_id, reason)
             case Defer(until=None):

@@ -66,11 +66,11 @@ class PolicyQueue(RequestQueue):
     # -- What vLLM's scheduler calls -----------------------------------------------
 
     def add_request(self, request: Request) -> None:
-        self._enter(request, self._policy.enqueue(self._view(request)))
+        self._enter(request, self._policy.enqueue)
 
     def prepend_request(self, request: Request) -> None:
         """Queue a preempted request where the policy places it."""
-        self._enter(request, self._policy.requeue(self._view(request)))
+        self._enter(request, self._policy.requeue)
 
     def peek_request(self) -> Request:
         if self._head is None:
@@ -169,13 +169,15 @@ class PolicyQueue(RequestQueue):
     def _earliest(self) -> Request | None:
         return next((r for name, r in self._waiting.items() if name not in self._aside), None)
 
-    def _enter(self, request: Request, fault: RequestFault | None) -> None:
+    def _enter(self, request: Request, queue: Callable[[RequestView], None]) -> None:
         self._head = None
         request_id = request.request_id
         self._waiting[request_id] = request
         if request.num_preemptions == 0:
             self.num_prompt_tokens += request.num_prompt_tokens
-        if fault is not None:
+        try:
+            queue(self._view(request))
+        except RequestFault as fault:
             self._unordered[request_id] = request  # a place to be ended from
             self._fail(request, fault.detail)
 
