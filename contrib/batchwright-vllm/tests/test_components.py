@@ -189,6 +189,15 @@ def test_fair_serves_the_client_with_the_least_service() -> None:
     assert bench.order().index("b0") == 1
 
 
+def test_fair_counts_the_admissions_of_the_same_step() -> None:
+    bench = Bench({"scheduler": {"policy": "fair"}}, max_num_batched_tokens=24)
+    for index in range(4):
+        bench.add(f"a{index}", client="a")
+    for index in range(2):
+        bench.add(f"b{index}", client="b")
+    assert list(bench.step()) == ["a0", "b0", "a1"]
+
+
 def test_priority_names_the_victim_of_a_shortage() -> None:
     bench = Bench(
         {"scheduler": {"policy": "priority"}}, num_blocks=9, max_num_seqs=2, caching=False

@@ -73,8 +73,6 @@ class Admission:
     def may_enter(self, request: Request) -> bool:
         """Ask about the next request, before its prefix is looked up; False: skip it."""
         hooks = self._hooks
-        if self.has_gates:
-            hooks.note_admissions()  # gates count what they admit
         if (
             hooks.is_ending(request.request_id)
             or hooks.preempted.get(request.request_id) == "policy"

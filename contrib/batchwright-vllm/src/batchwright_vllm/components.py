@@ -8,12 +8,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import attrs
 from attrs import frozen
 
 from batchwright.clock import Clock
 from batchwright.component_checks import check_components
 from batchwright.component_factory import ComponentFactory
 from batchwright.config import LIST_KINDS, Config, load_config
+from batchwright.config.sections import KVSection, SchedulerSection
 from batchwright.context import Sizes
 from batchwright.default_plugins import AUTO, DEFAULT_VICTIM
 from batchwright.exceptions import ConfigError
@@ -36,7 +38,14 @@ from batchwright_vllm.capabilities import CAPABILITIES
 if TYPE_CHECKING:
     from vllm.config import VllmConfig
 
-__all__ = ["VARIABLE", "VllmComponents", "build_components", "find_config", "sizes_of"]
+__all__ = [
+    "VARIABLE",
+    "VllmComponents",
+    "build_components",
+    "find_config",
+    "sizes_of",
+    "with_sizes",
+]
 
 VARIABLE: Final = "BATCHWRIGHT_CONFIG"
 """Environment variable with the path of the TOML file."""
@@ -93,6 +102,19 @@ def sizes_of(vllm_config: VllmConfig, config: Config, num_blocks: int, block_siz
     )
     _tell_differences(config, sizes)
     return sizes
+
+
+def with_sizes(config: Config, sizes: Sizes) -> Config:
+    """Return a configuration with the sizes of vLLM, as a decision log records it."""
+    names = attrs.fields_dict(Sizes)
+    sections = {
+        section: attrs.evolve(
+            getattr(config, section),
+            **{n: getattr(sizes, n) for n in attrs.fields_dict(cls) if n in names},
+        )
+        for section, cls in (("scheduler", SchedulerSection), ("kv", KVSection))
+    }
+    return attrs.evolve(config, **sections)
 
 
 @frozen(kw_only=True)

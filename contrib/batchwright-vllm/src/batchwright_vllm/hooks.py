@@ -112,6 +112,8 @@ class Hooks:
         self._progress = Progress(self)
         observers = self.components.observers
         self._flushed = [one for one in observers if defines(one, Observer.flush)]
+        if self.events.on_admit.listeners:
+            self.queue.before_choice = self.note_admissions
         self._can_stall = self.budgets.is_needed
         self._beginnings: list[Callable[[], None]] = []
         if self.budgets.is_needed:

@@ -33,6 +33,8 @@ class PolicyQueue(RequestQueue):
 
     Attributes:
         is_closed: True if no request is admitted in this step any more.
+        before_choice: Called before the policy is asked for the next request: an admission of
+            this scan may change its answer.
         num_parked: Requests that wait for an event outside.
         new_reasons: Reasons why requests wait, where one changed since the last step.
     """
@@ -53,6 +55,7 @@ class PolicyQueue(RequestQueue):
         self._head: Request | None = None
         self._queued = Expected(self._is_queued, "a request that is queued")
         self.is_closed = False
+        self.before_choice: Callable[[], None] = lambda: None
         self.num_parked = 0
         self.num_prompt_tokens = 0
         self.new_reasons: dict[str, str] = {}
@@ -74,6 +77,7 @@ class PolicyQueue(RequestQueue):
 
     def peek_request(self) -> Request:
         if self._head is None:
+            self.before_choice()
             view = self._policy.head(self._queued)
             self._head = self._earliest() if view is None else self._waiting[view.request_id]
         if self._head is None:

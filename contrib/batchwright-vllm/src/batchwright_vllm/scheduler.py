@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler as _VllmAsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler as _VllmScheduler
 
-from batchwright_vllm.components import find_config, sizes_of
+from batchwright_vllm.components import find_config, sizes_of, with_sizes
 from batchwright_vllm.hooks import Hooks
 from batchwright_vllm.requirements import check_members
 
@@ -31,7 +31,7 @@ class _Plugged(_VllmScheduler):
         config = find_config(vllm_config)
         num_blocks = self.kv_cache_manager.block_pool.num_gpu_blocks
         sizes = sizes_of(vllm_config, config, num_blocks, self.block_size)
-        self.hooks = hooks = Hooks(self, config, sizes)
+        self.hooks = hooks = Hooks(self, with_sizes(config, sizes), sizes)
         self.waiting = hooks.queue
         if hooks.budgets.is_needed:
             self._reserve_prefill_lookahead = self._allow  # type: ignore[method-assign]
