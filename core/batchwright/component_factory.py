@@ -134,7 +134,7 @@ class ComponentFactory:
         )
         ctx.components.update(subcomponents, **parts)
         self._num_made += 1
-        with _named(cls, f"{label}: {cls.__name__}.__init__", "cannot be built"):
+        with _named(cls, lambda: f"{label}: {cls.__name__}.__init__", "cannot be built"):
             component = cls(options, ctx)
             if getattr(component, "ctx", None) is not ctx:
                 raise TypeError("it does not call super().__init__(options, ctx)")
@@ -155,14 +155,17 @@ def naming(
     Raises:
         PluginError: The method raised anything else that is not announced.
     """
-    where = f"{component.ctx.label}: {method.__name__}()"
+
+    def where() -> str:
+        return f"{component.ctx.label}: {method.__name__}()"
+
     with _named(type(component), where, "failed", *passed):
         yield
 
 
 @contextmanager
 def _named(
-    cls: type[Component], where: str, what: str, *passed: type[BaseException]
+    cls: type[Component], where: Callable[[], str], what: str, *passed: type[BaseException]
 ) -> Iterator[None]:
     try:
         yield
@@ -170,4 +173,4 @@ def _named(
         if isinstance(error, (BatchwrightError, *OUTSIDE, *passed)):
             raise
         problem = f"{what}: {type(error).__name__}: {error}{place_of_error(cls, error)}"
-        raise PluginError(problem, where=where) from error
+        raise PluginError(problem, where=where()) from error
