@@ -307,7 +307,6 @@ def test_scheduler_is_small() -> None:
     assert lines_of_code(CORE / "scheduler") < MAX_SCHEDULER_LINES
 
 
-@pytest.mark.xfail(reason="some files are still longer than they are meant to be", strict=True)
 def test_files_are_short() -> None:
     sizes = {name_of(p): len(p.read_text().splitlines()) for p in modules(CORE) + modules(SOURCES)}
     assert {name: size for name, size in sizes.items() if size > MAX_FILE_LINES} == {}

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import logging
 import threading
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from batchwright.clock import Clock
 from batchwright.exceptions import StepError
@@ -19,23 +16,22 @@ from batchwright.request import Request
 from batchwright.sampling_params import SamplingParams
 from batchwright_engine.answer import Answer
 from batchwright_engine.answers import Answers
+from batchwright_engine.generation import answered
 from batchwright_engine.idle_engine import IdleEngine
-from batchwright_engine.machine import MeasuresLimits
 from batchwright_engine.phases import BOOKKEEPING, SCHEDULING, Decisions, Phases
 from batchwright_engine.pipeline import BackgroundPipeline, Pipeline
 from batchwright_engine.prompt import Prompt, make_request, paired
 from batchwright_engine.restarts import Restarts
 
-_log = logging.getLogger("batchwright.engine")
+T = TypeVar("T")
 
 
 class Engine:
     """Answer prompts with a real model. Synchronous: it computes when it is stepped.
 
     One thread drives it (``step``, ``generate``, ``close``); ``add`` and ``abort`` may be called
-    from any thread, while a step goes on, too, and so may ``scheduler.signal`` and
-    ``scheduler.signal``. If nothing can be computed before one of these is called, ``step``
-    sleeps until it is, for a second at most.
+    from any thread, while a step goes on, too, and so may ``scheduler.signal``. If nothing can be
+    computed before one of these is called, ``step`` sleeps until it is, for a second at most.
 
     With ``scheduler.pipeline_depth`` over 1 it also computes between steps, if the executor
     allows that (``Executor.runs_in_background``).
@@ -149,12 +145,7 @@ class Engine:
         Raises:
             RequestRefusedError: It could never run, or a gate rejects it.
         """
-        decisions = self.decisions
-        began = decisions.now()
-        try:
-            self.scheduler.add_request(request)
-        finally:
-            decisions.seconds += decisions.now() - began
+        self.decisions.timed(self.scheduler.add_request, request)
 
     def abort(self, request_ids: str | Iterable[str]) -> None:
         """End requests at once; unknown ids are ignored. From any thread."""
@@ -210,20 +201,13 @@ class Engine:
         with self._lock:
             depth = self.scheduler.pipeline_depth if self.scheduler.requests else 1
             while len(pipeline.plans) < depth:
-                plan = self._plan()
+                plan = self.decisions.timed(self.scheduler.schedule)
+                self.decisions.num_steps += 1
                 pipeline.lap(SCHEDULING)
                 pipeline.put(plan)
                 if plan.is_empty:
                     break
         return self._compute_next()
-
-    def _plan(self) -> SchedulerOutput:
-        decisions = self.decisions
-        began = decisions.now()
-        plan = self.scheduler.schedule()
-        decisions.seconds += decisions.now() - began
-        decisions.num_steps += 1
-        return plan
 
     def _compute_next(
         self, *, is_step: bool = True
@@ -233,11 +217,8 @@ class Engine:
         if output is None:
             self._pipeline.lap(BOOKKEEPING)
             return plan, None, []
-        decisions = self.decisions
         with self._lock:
-            began = decisions.now()
-            outputs = self.scheduler.update_from_output(plan, output)
-            decisions.seconds += decisions.now() - began
+            outputs = self.decisions.timed(self.scheduler.update_from_output, plan, output)
             if is_step:
                 self._pipeline.lap(BOOKKEEPING)
             # Before the lock is left: an id whose end is reported may be used again.
@@ -262,38 +243,17 @@ class Engine:
             ValueError: There are more or fewer sampling parameters than prompts.
             RequestRefusedError: One of the prompts could never run.
         """
-        return self._generate(paired(prompts, sampling_params))
+        asked = paired(prompts, sampling_params)
+        return answered(self, self._answers.by_id, asked, self._drop_unwanted)
 
-    def _generate(
-        self, asked: Sequence[tuple[Prompt, SamplingParams | None]]
-    ) -> Iterator[RequestOutput]:
-        mine: dict[str, None] = {}
-        ended: deque[RequestOutput] = deque()
-        try:
-            for prompt, params in asked:
-                request_id = self.add(prompt, params)
-                mine[request_id] = None
-                self._answers.by_id[request_id].ended = ended
-            while mine:
-                self.step()
-                while ended:  # in this step, or in one of the caller's since the last answer
-                    output = ended.popleft()
-                    del mine[output.request_id]
-                    yield output
-        finally:
-            for request_id in mine:  # of those that ended in the last step, too
-                self._answers.by_id.pop(request_id, None)
-            self.abort(mine)
+    def _drop_unwanted(self) -> None:
+        """Compute the steps in flight that no caller wants, since they hold blocks."""
         while self._pipeline.plans and not self.scheduler.requests:
-            # No caller wants its results, but it holds blocks. Its time is of no step.
             self._compute_next(is_step=False)
 
-    def measure_limits(self, num_rows: int) -> Mapping[str, float]:
-        """Measure the limits of the machine; empty if the executor cannot measure them."""
-        executor = self.executor
-        if not isinstance(executor, MeasuresLimits):
-            return {}
-        return self._pipeline.call(partial(executor.measure_limits, num_rows))
+    def call(self, function: Callable[[], T]) -> T:
+        """Call a function on the thread that computes steps, between two of them."""
+        return self._pipeline.call(function)
 
     def close(self) -> None:
         """Close the components and the executor.

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol, runtime_checkable
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-__all__ = ["MeasuresLimits"]
+if TYPE_CHECKING:
+    from batchwright_engine.engine import Engine
+
+__all__ = ["MeasuresLimits", "measure_limits"]
 
 
 @runtime_checkable
@@ -25,3 +29,11 @@ class MeasuresLimits(Protocol):
             ``memory_bytes_per_second``, read and written, of a large copy.
         """
         ...
+
+
+def measure_limits(engine: Engine, num_rows: int) -> Mapping[str, float]:
+    """Measure the limits of the machine; empty if the executor cannot measure them."""
+    executor = engine.executor
+    if not isinstance(executor, MeasuresLimits):
+        return {}
+    return engine.call(partial(executor.measure_limits, num_rows))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar, TypeVarTuple
 
 from batchwright.clock import Clock, wall_seconds
 from batchwright.protocols.executor import PhaseNotes
+
+Args = TypeVarTuple("Args")
+Answer = TypeVar("Answer")
 
 SCHEDULING: Final = "scheduling"
 INPUT_PREPARATION: Final = "input preparation"
@@ -77,6 +81,14 @@ class Decisions:
         self.seconds = 0.0
         self.num_steps = 0
         self.now = wall_seconds
+
+    def timed(self, call: Callable[[*Args], Answer], *args: *Args) -> Answer:
+        """Call the scheduler, and add the time of the call."""
+        began = self.now()
+        try:
+            return call(*args)
+        finally:
+            self.seconds += self.now() - began
 
     @property
     def seconds_mean(self) -> float | None:

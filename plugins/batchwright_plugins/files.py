@@ -11,7 +11,7 @@ from batchwright.exceptions import ConfigError
 if TYPE_CHECKING:
     from batchwright.config import Config
 
-__all__ = ["files_read", "files_taken", "is_same_file", "prepare_output"]
+__all__ = ["create_output", "files_read", "files_taken", "is_same_file", "prepare_output"]
 
 _NONE: Final[Mapping[str, str]] = {}
 
@@ -85,3 +85,18 @@ def prepare_output(path: Path, taken: Iterable[tuple[str, Path]], *, option: str
         why = "it is a file" if isinstance(error, FileExistsError) else error.strerror
         problem = f"cannot be written: {why}: {path.parent} cannot be made"
         raise ConfigError(problem, path=option, source="" if option else str(path)) from error
+
+
+def create_output(path: Path, taken: Iterable[tuple[str, Path]], *, option: str) -> None:
+    """Make an empty output file, so that a path that cannot be written is found at the start.
+
+    Args: see ``prepare_output``.
+
+    Raises:
+        ConfigError: It cannot be written, or is read by the run.
+    """
+    prepare_output(path, taken, option=option)
+    try:
+        path.write_text("", encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot be written: {error.strerror}: {path}", path=option) from error

@@ -22,6 +22,7 @@ from batchwright.protocols import ModelSettings, Observer, WorkerSide
 from batchwright.testing import ScriptedExecutor, make_plugin
 from batchwright.testing.model import ScriptedModel
 from batchwright_engine import Engine
+from batchwright_engine.machine import measure_limits
 
 PROMPTS = [[1, 2, 3], [4, 5, 6, 7, 8], [9]]
 EIGHT = SamplingParams(max_tokens=8, ignore_eos=True)
@@ -382,7 +383,7 @@ def test_limits_are_measured_where_steps_are_computed(monkeypatch: pytest.Monkey
     )
     assert len(list(stage.engine.generate(PROMPTS, EIGHT))) == 3
     (thread,) = stage.executor.threads
-    assert stage.engine.measure_limits(8) == {"thread": thread + 8}
+    assert measure_limits(stage.engine, 8) == {"thread": thread + 8}
 
 
 def test_hidden_scheduling_is_not_counted_twice() -> None:

@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from pkgutil import resolve_name
 
-from batchwright.config.config import LIST_KINDS, SELECTORS, Config, Use
+from batchwright.config.config import Config
 from batchwright.config.sections import Section
+from batchwright.config.use import LIST_KINDS, SELECTORS, Use
 from batchwright.default_plugins import READER
 
 __all__ = ["LIST_KINDS", "SELECTORS", "Config", "Section", "Use", "load_config"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import attrs
 from attrs import Factory, frozen
@@ -12,62 +12,21 @@ from attrs import Factory, frozen
 from batchwright.config import sections
 from batchwright.config.sections import Section, section_types
 from batchwright.config.structure import Structure
+from batchwright.config.tables import take_apart
+from batchwright.config.use import LIST_KINDS, SELECTORS, Table, Use, entry
 from batchwright.default_plugins import AUTO, DEFAULT_GATES
 from batchwright.exceptions import ConfigError
 from batchwright.sampling_params import SamplingParams
 
 S = TypeVar("S", bound=Section)
-Table = Mapping[str, Any]
-
-SELECTORS: Final = {
-    "scheduler": "scheduler.use",
-    "policy": "scheduler.policy",
-    "victim": "scheduler.victim",
-    "preemption": "scheduler.preemption",
-    "predictor": "scheduler.predictor",
-    "estimator": "scheduler.estimator",
-    "kv": "kv.manager",
-    "hasher": "kv.hasher",
-    "eviction": "kv.eviction",
-    "executor": "executor.use",
-    "attention": "attention.backend",
-    "workload": "simulation.workload",
-}
-"""Kinds chosen once, and the option that chooses; options in ``[<kind>.<name>]``."""
-
-LIST_KINDS: Final = ("gate", "control", "limit", "resource", "feature", "observer")
-"""Kinds that compose, in the order of ``[[<kind>]]``."""
-
-
-@frozen
-class Use:
-    """One use of a component.
-
-    Args:
-        kind: E.g. ``gate``.
-        name: E.g. ``watermark``.
-        path: TOML path of its options, e.g. ``gate[1]`` or ``policy.fair``.
-        option: The option that selects it, e.g. ``gate[1].use``; empty if none does.
-        options: Its table, not checked yet: see ``Config.build_options``.
-    """
-
-    kind: str
-    name: str
-    path: str
-    option: str = ""
-    options: Table = Factory(dict)
 
 
 def _nowhere(_path: str) -> None:
     """The line of every option, where no file has it."""
 
 
-def _entry(kind: str, index: int, name: str, options: Table) -> Use:
-    return Use(kind, name, f"{kind}[{index}]", f"{kind}[{index}].use", options)
-
-
 def _default_gates() -> tuple[Use, ...]:
-    return tuple(_entry("gate", index, name, {}) for index, name in enumerate(DEFAULT_GATES))
+    return tuple(entry("gate", index, name, {}) for index, name in enumerate(DEFAULT_GATES))
 
 
 @frozen(kw_only=True)
@@ -136,7 +95,7 @@ class Config:
                 source=self.source,
             )
         structure = Structure()
-        config = attrs.evolve(self, **_read(structure, _given(mapping)))
+        config = attrs.evolve(self, **take_apart(structure, _given(mapping)))
         self.refuse(structure.problems)
         check_combinations(config, config.max_model_len)
         return config
@@ -264,49 +223,3 @@ def _given(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _given(item) for key, item in value.items() if item is not None}
     return [_given(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def _read(structure: Structure, table: Table) -> dict[str, Any]:
-    """Take a mapping apart into the arguments of Config."""
-    known = dict.fromkeys([*section_types(), *SELECTORS, *LIST_KINDS])
-    structure.refuse_unknown("section", "", table, list(known))
-    options = {kind: _options(structure, kind, table[kind]) for kind in SELECTORS if kind in table}
-    others: dict[str, Section] = {}
-    values: dict[str, Any] = {"others": others, "options": {k: v for k, v in options.items() if v}}
-    for name, cls in section_types().items():
-        body = table.get(name, {})
-        if isinstance(body, Mapping):  # options of components may stand in it, as [kv.NAME]
-            body = {key: v for key, v in body.items() if key not in options.get(name, ())}
-        section = structure.build(cls, body, name)
-        if not issubclass(cls, Section):
-            values[name] = section
-        elif section != cls():
-            others[name] = section
-    for kind in LIST_KINDS:
-        if kind in table:
-            values[kind] = tuple(_uses(structure, kind, table[kind]))
-    return values
-
-
-def _options(structure: Structure, kind: str, body: object) -> dict[str, Table]:
-    """The tables of options of a kind that is chosen once."""
-    entries = body.items() if isinstance(body, Mapping) else ()
-    tables = {name: value for name, value in entries if isinstance(value, Mapping)}
-    if tables != body and kind not in section_types():
-        choose = f"choose the {kind} with {SELECTORS[kind]}"
-        structure.note(kind, f"expected tables of options, [{kind}.NAME], got {body!r}; {choose}")
-    return tables
-
-
-def _uses(structure: Structure, kind: str, entries: object) -> Iterator[Use]:
-    if not isinstance(entries, list):
-        structure.note(kind, f"expected an array of tables, [[{kind}]], got {entries!r}")
-        return
-    for index, entry in enumerate(structure.build(list[Table], entries, kind)):
-        if entry is None:
-            continue
-        name = entry.pop("use", None)
-        if isinstance(name, str):
-            yield _entry(kind, index, name, entry)
-        else:
-            structure.note(f"{kind}[{index}].use", f"expected the name of a {kind}, got {name!r}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, Any
 
-from attrs import Factory, define, frozen
+from attrs import frozen
 
 from batchwright.clock import VirtualClock
 from batchwright.context import Context, Sizes
@@ -13,6 +13,7 @@ from batchwright.exceptions import InvariantError
 from batchwright.messages import ModelOutput
 from batchwright.option import option
 from batchwright.protocols import Executor, ModelInfo
+from batchwright.testing.known_sequence import KnownSequence
 from batchwright.testing.memory import PagedMemory
 from batchwright.testing.model import ScriptedModel
 
@@ -43,25 +44,6 @@ class Options:
     verify: bool = option(True, "True to compare all KV that is read with its expected value.")
 
 
-@define(eq=False)
-class _Sequence:
-    """The executor's state of a request.
-
-    Args:
-        tokens: Known tokens, its own samples included.
-        num_prompt_tokens: Number of prompt tokens among them.
-        table: Its blocks.
-        num_computed_tokens: Tokens that were computed before the plan at hand.
-        words: Expected content of memory for its tokens, as far as it was asked for.
-    """
-
-    tokens: array[int]
-    num_prompt_tokens: int
-    table: list[int]
-    num_computed_tokens: int = 0
-    words: array[int] = Factory(lambda: array("Q"))
-
-
 class ScriptedExecutor(Executor):
     """Compute plans with a ScriptedModel over a paged memory, from the deltas alone.
 
@@ -90,7 +72,7 @@ class ScriptedExecutor(Executor):
         self.errors: dict[str, str] = {}
         """By request id, what the next plan that computes it answers instead of tokens."""
         self.num_executed = 0
-        self._sequences: dict[str, _Sequence] = {}
+        self._sequences: dict[str, KnownSequence] = {}
         self._spoilt_tables: dict[str, list[int]] = {}
 
     @classmethod
@@ -102,7 +84,7 @@ class ScriptedExecutor(Executor):
             block_size: Tokens a block.
             options: Fields of ``Options``.
         """
-        limits = Sizes(
+        sizes = Sizes(
             max_num_seqs=1,
             max_num_batched_tokens=1,
             max_model_len=2,
@@ -111,7 +93,7 @@ class ScriptedExecutor(Executor):
         )
         label = f"executor {cls.name!r}"
         ctx = Context(
-            label=label, path="executor", slot=0, clock=VirtualClock(), seed="", sizes=limits
+            label=label, path="executor", slot=0, clock=VirtualClock(), seed="", sizes=sizes
         )
         executor = cls(cls.Options(**options), ctx)
         executor.allocate_kv(num_blocks, block_size)
@@ -136,7 +118,7 @@ class ScriptedExecutor(Executor):
 
     def add_request(self, request: NewRequestData) -> None:
         tokens = array("I", request.prompt_token_ids) + request.output_token_ids
-        self._sequences[request.req_id] = _Sequence(
+        self._sequences[request.req_id] = KnownSequence(
             tokens,
             len(request.prompt_token_ids),
             list(request.block_ids),
@@ -273,7 +255,7 @@ class ScriptedExecutor(Executor):
             "E4", f"request {request_id!r}: position {position} (block {block_id}) holds {what}"
         )
 
-    def _expected(self, sequence: _Sequence, num_tokens: int) -> array[int]:
+    def _expected(self, sequence: KnownSequence, num_tokens: int) -> array[int]:
         """Words of a sequence's first tokens (or more), computed once."""
         words = sequence.words
         previous = words[-1] if words else 0
@@ -295,7 +277,7 @@ class ScriptedExecutor(Executor):
             words.append(self.model.word(words[-1], token))
         return drafts
 
-    def _known(self, request_id: str) -> _Sequence:
+    def _known(self, request_id: str) -> KnownSequence:
         try:
             return self._sequences[request_id]
         except KeyError:

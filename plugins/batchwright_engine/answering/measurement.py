@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from batchwright_engine.answering.batch import ERROR, Batch
+from batchwright_engine.machine import measure_limits
 from batchwright_engine.signals import Interrupted
 from batchwright_plugins.metrics import percentile
 
@@ -116,4 +117,4 @@ def _percentiles(results: _Results, name: str) -> dict[str, float | None]:
 
 def _limits(engine: Engine, num_prompts: int) -> dict[str, float]:
     rows = min(num_prompts, engine.scheduler.sizes.max_num_seqs)
-    return {"rows": rows, **engine.measure_limits(rows)}
+    return {"rows": rows, **measure_limits(engine, rows)}

@@ -1,22 +1,20 @@
 """Functions over the paged cache that numba compiles for the CPU at hand.
 
-What they share, in the order of the words that they are called with; an address is that
-of float32 where nothing else is said, of the model's type where it says "numbers":
+Their arguments, in order; an address is that of float32, or of the model's type ("numbers"):
 
 =============  =========================================================================
 word           what it is
 =============  =========================================================================
 query          address of numbers, ``[num_query_heads, head_size]`` a token
 query_step     elements from one token to the next
-cache          address of numbers, ``[2 * num_kv_heads, num_slots, head_size]``, keys
-               before values
+cache          address of numbers, ``[2 * num_kv_heads, num_slots, head_size]``, keys first
 num_kv_heads   key heads
 num_slots      tokens that the cache has room for
 block_tables   address of int32, ``[num_reqs, max_blocks]``
 max_blocks     columns of it
 block_size     tokens a block
-segments       address of int64, ``[num_segments, 6]``: request, its token, key head,
-               first key, behind the last one, and whether these are all of its keys
+segments       address of int64, ``[num_segments, 6]``: request, its token, key head, first
+               key, behind the last one, 1 if these are all of its keys
 num_segments   rows of it
 parts          address of int64, ``[num_parts + 1]``, first segment of each part
 scale          factor on the scores
@@ -24,10 +22,8 @@ softcap        cap of the scores; 0: none
 sinks          address, ``[num_query_heads]`` extra logits; minus infinity: none
 scores         address, ``[num_parts, group_size * most_keys]``, room
 most_keys      keys of the longest segment
-peaks          address, ``[num_segments, group_size]``, the largest score of each query
-               head, times log2 e
-totals         address, ``[num_segments, group_size]``, the sum of the weights relative
-               to it
+peaks          address, ``[num_segments, group_size]``, largest scores, times log2 e
+totals         address, ``[num_segments, group_size]``, the sum of the weights beside it
 sums           address, ``[num_segments, group_size * head_size]``, the weighted values
 output         address of numbers, ``[num_tokens, num_query_heads, head_size]``
 =============  =========================================================================
@@ -56,7 +52,6 @@ from batchwright_engine.compiled.rows import add_weighted_rows, fetch_rows, mult
 from batchwright_engine.compiled.team import rows_of
 
 __all__ = ["attend_work", "merge_work", "write_work"]
-
 _ONE, _TWO = np.float32(1.0), np.float32(2.0)
 _FLOAT_BYTES, _INDEX_BYTES, _WORD_BYTES = 4, 4, 8
 

@@ -14,122 +14,12 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from .vectors import BFLOAT, FLOAT, FLOATS, LANES, PAIRS, WORD, add_pairs, has
+from .row_code import FAST, PairedProducts, Products, RowCode
+from .vectors import BFLOAT, LANES, WORD, has
 
 __all__ = ["add_row", "add_weighted_rows", "fetch_rows", "multiply_rows", "store_row"]
 
-_HALF = ir.IntType(16)
 _LINE_BYTES = 64
-_FAST = ("contract", "reassoc", "nsz")
-
-
-class _Code:
-    """Write instructions for one call.
-
-    Args:
-        context: numba's.
-        builder: Of the function that is called from.
-        signature: Types of the arguments.
-        arguments: Their values.
-        size: Elements a row.
-    """
-
-    def __init__(
-        self, context: Any, builder: Any, signature: Any, arguments: Any, size: int
-    ) -> None:
-        self._context = context
-        self.builder = builder
-        self._types = signature.args
-        self.arguments = arguments
-        self._size = size
-        self._vector = ir.VectorType(FLOAT, size)
-
-    def plus(self, start: Any, index: Any, step: Any) -> Any:
-        """``start + index * step``."""
-        if isinstance(index, int):
-            index = ir.Constant(start.type, index)
-        if isinstance(step, int):
-            step = ir.Constant(start.type, step)
-        return self.builder.add(start, self.builder.mul(index, step))
-
-    def element(self, argument: int, offset: Any) -> Any:
-        """Pointer to an element of the array that is this argument."""
-        make = self._context.make_array(self._types[argument])
-        array = make(self._context, self.builder, self.arguments[argument])
-        return self.builder.gep(array.data, [offset])
-
-    def row_at(self, argument: int, offset: Any) -> Any:
-        """Pointer to a row of float32."""
-        pointer = self.element(argument, offset)
-        return self.builder.bitcast(pointer, self._vector.as_pointer())
-
-    def load(self, argument: int, offset: Any) -> Any:
-        """A row of the array that is this argument, as float32."""
-        if self._types[argument].dtype != types.uint16:
-            return self.builder.load(self.row_at(argument, offset), align=4)
-        halves, words = (ir.VectorType(kind, self._size) for kind in (_HALF, WORD))
-        pointer = self.builder.bitcast(self.element(argument, offset), halves.as_pointer())
-        row = self.builder.zext(self.builder.load(pointer, align=2), words)
-        row = self.builder.shl(row, ir.Constant(words, [16] * self._size))
-        return self.builder.bitcast(row, self._vector)
-
-    def load_pairs(self, argument: int, offset: Any) -> list[Any]:
-        """A row of bfloat16 in vectors of pairs."""
-        places = [self.plus(offset, i, 2 * LANES) for i in range(self._size // (2 * LANES))]
-        pointers = [self.element(argument, place) for place in places]
-        return [
-            self.builder.load(self.builder.bitcast(pointer, PAIRS.as_pointer()), align=2)
-            for pointer in pointers
-        ]
-
-    def spread(self, number: Any) -> Any:
-        """A row that is this number everywhere."""
-        nothing = ir.Constant(self._vector, ir.Undefined)
-        first = self.builder.insert_element(nothing, number, ir.Constant(WORD, 0))
-        places = ir.Constant(ir.VectorType(WORD, self._size), [0] * self._size)
-        return self.builder.shuffle_vector(first, nothing, places)
-
-    def total(self, row: Any) -> Any:
-        """The sum of a row."""
-        kind = ir.FunctionType(FLOAT, [FLOAT, row.type])
-        name = f"llvm.vector.reduce.fadd.v{row.type.count}f32"
-        function = cgutils.get_or_insert_function(self.builder.module, kind, name)
-        return self.builder.call(function, [ir.Constant(FLOAT, 0.0), row], fastmath=_FAST)
-
-
-class _Products:
-    """Scalar products of rows of numbers.
-
-    Args:
-        code: Of the call.
-        left: Which argument has the rows on the left.
-        right: Which has those on the right.
-    """
-
-    def __init__(self, code: _Code, left: int, right: int) -> None:
-        self._code = code
-        self._arguments = left, right
-
-    def load(self, side: int, offset: Any) -> Any:
-        """A row, as ``multiply`` needs it."""
-        return self._code.load(self._arguments[side], offset)
-
-    def multiply(self, left: Any, right: Any) -> Any:
-        """The scalar product of two rows."""
-        return self._code.total(self._code.builder.fmul(left, right, flags=_FAST))
-
-
-class _PairedProducts(_Products):
-    """Of bfloat16, where the CPU multiplies pairs; the products are exact."""
-
-    def load(self, side: int, offset: Any) -> Any:
-        return self._code.load_pairs(self._arguments[side], offset)
-
-    def multiply(self, left: Any, right: Any) -> Any:
-        total = ir.Constant(FLOATS, [0.0] * LANES)
-        for some, others in zip(left, right, strict=True):
-            total = add_pairs(self._code.builder, total, some, others)
-        return self._code.total(total)
 
 
 @intrinsic(prefer_literal=True)
@@ -161,11 +51,11 @@ def multiply_rows(
     num, width = num_left.literal_value, size.literal_value
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        code = _Code(context, builder, signature, arguments, width)
+        code = RowCode(context, builder, signature, arguments, width)
         _, _, start, count, _, first, step, _, _ = arguments
         nought = ir.Constant(start.type, 0)
         in_pairs = left.dtype == rows.dtype == types.uint16 and width % (2 * LANES) == 0
-        kind = _PairedProducts if in_pairs and has("avx512bf16") else _Products
+        kind = PairedProducts if in_pairs and has("avx512bf16") else Products
         scalar = kind(code, 0, 1)
         few = [scalar.load(0, code.plus(nought, i, width)) for i in range(num)]
         with cgutils.for_range(builder, count, intp=count.type) as loop:
@@ -210,7 +100,7 @@ def add_weighted_rows(
     num, width = num_sums.literal_value, size.literal_value
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        code = _Code(context, builder, signature, arguments, width)
+        code = RowCode(context, builder, signature, arguments, width)
         _, _, start, count, _, first, step, _, _ = arguments
         nought = ir.Constant(start.type, 0)
         targets = [code.row_at(0, code.plus(nought, i, width)) for i in range(num)]
@@ -222,8 +112,8 @@ def add_weighted_rows(
             place = builder.add(first, loop.index)
             for i, cell in enumerate(cells):
                 weight = builder.load(code.element(4, code.plus(place, i, step)))
-                share = builder.fmul(code.spread(weight), row, flags=_FAST)
-                builder.store(builder.fadd(share, builder.load(cell), flags=_FAST), cell)
+                share = builder.fmul(code.spread(weight), row, flags=FAST)
+                builder.store(builder.fadd(share, builder.load(cell), flags=FAST), cell)
         for target, cell in zip(targets, cells, strict=True):
             builder.store(builder.load(cell), target, align=4)
         return context.get_dummy_value()
@@ -247,7 +137,7 @@ def add_row(_context: Any, sums: Any, at: Any, numbers: Any, place: Any, size: A
     width = size.literal_value
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        code = _Code(context, builder, signature, arguments, width)
+        code = RowCode(context, builder, signature, arguments, width)
         total = builder.fadd(code.load(0, arguments[1]), code.load(2, arguments[3]))
         builder.store(total, code.row_at(0, arguments[1]), align=4)
         return context.get_dummy_value()
@@ -269,7 +159,7 @@ def store_row(_context: Any, result: Any, place: Any, sums: Any, at: Any, size: 
     width = size.literal_value
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        code = _Code(context, builder, signature, arguments, width)
+        code = RowCode(context, builder, signature, arguments, width)
         row, pointer = code.load(2, arguments[3]), code.element(0, arguments[1])
         if result.dtype == types.uint16:
             row = builder.fptrunc(row, ir.VectorType(BFLOAT, width))
@@ -285,7 +175,7 @@ def _fetch(_context: Any, array: Any, place: Any) -> Any:
     """Ask for the line of memory that an element lies in."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = _Code(context, builder, signature, arguments, 1).element(0, arguments[1])
+        pointer = RowCode(context, builder, signature, arguments, 1).element(0, arguments[1])
         byte = ir.IntType(8).as_pointer()
         kind = ir.FunctionType(ir.VoidType(), [byte, WORD, WORD, WORD])
         fetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Final
 
 from attrs import define, field
@@ -90,6 +92,14 @@ class Series:
         for stretch in self.stretches:
             total.add(stretch)
         return total
+
+    def write(self, path: Path) -> None:
+        """Write the rows as a CSV file."""
+        rows = list(self.rows())
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, rows[0] if rows else ["step"], lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
 
     def rows(self) -> Iterator[dict[str, float | None]]:
         """Each stretch: its first step, when that began, steps, ratios."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -10,11 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from attrs import frozen
 
 from batchwright.default_plugins import DEFAULT_POLICY
-from batchwright.exceptions import OUTSIDE, ConfigError
+from batchwright.exceptions import OUTSIDE
 from batchwright.option import option
 from batchwright.protocols import Observer, Subcomponent
 from batchwright.protocols.component import overrides
-from batchwright_plugins.files import files_read, prepare_output
+from batchwright_plugins.files import create_output, files_read
 from batchwright_plugins.observer.agreement import Series, kendall_tau
 from batchwright_plugins.observer.shadow_services import ShadowServices
 
@@ -90,7 +89,8 @@ class Shadow(Observer):
             ConfigError: The CSV file cannot be written.
         """
         if self.options.path is not None:
-            self._check_path()
+            self._path = self.ctx.folder / Path(self.options.path).expanduser()
+            create_output(self._path, files_read(self.ctx.config), option=f"{self.ctx.path}.path")
         self._world = ShadowServices(self._policy.ctx.services, self._predictor)
         self._policy.ctx.bind(self._world, self._policy)
         for hosted in (self._predictor, self._policy):
@@ -143,11 +143,7 @@ class Shadow(Observer):
         for hosted in (self._policy, self._predictor):
             self._try(hosted, "close")
         if self.options.path is not None:
-            rows = list(self._series.rows())
-            with self._path.open("w", encoding="utf-8", newline="") as file:
-                writer = csv.DictWriter(file, rows[0] if rows else ["step"], lineterminator="\n")
-                writer.writeheader()
-                writer.writerows(rows)
+            self._series.write(self._path)
 
     def summary(self) -> dict[str, object]:
         """Agreement over all steps and over time; why the shadow was left out, if it was."""
@@ -244,8 +240,6 @@ class Shadow(Observer):
             part.num_orders += 1
             part.sum_tau += tau
 
-    # -- Keeping up --------------------------------------------------------------
-
     def _put_aside(self, record: StepRecord, looked_at: list[RequestView]) -> None:
         """Keep those out of its queue that gates keep out of the run's."""
         for request in looked_at:
@@ -303,18 +297,3 @@ class Shadow(Observer):
             self._failure = f"{where} raised {type(error).__name__}: {error}"
             self.ctx.log.warning("%s; the shadow is left out from here on", self._failure)
             return None
-
-    # -- Its file ----------------------------------------------------------------
-
-    @property
-    def _path(self) -> Path:
-        path: Path = self.ctx.folder / Path(self.options.path).expanduser()
-        return path
-
-    def _check_path(self) -> None:
-        prepare_output(self._path, files_read(self.ctx.config), option=f"{self.ctx.path}.path")
-        try:
-            self._path.write_text("", encoding="utf-8")
-        except OSError as error:
-            problem = f"cannot be written: {error.strerror}: {self._path}"
-            raise ConfigError(problem, path=f"{self.ctx.path}.path") from error
