@@ -46,8 +46,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     command = [
-        str(Path(sys.executable).with_name("vllm")),
-        *("serve", MODEL, "--served-model-name", "smollm2", "--port", str(port)),
+        # What `vllm serve` runs; the command asks for a distribution of that very name.
+        *(sys.executable, "-m", "vllm.entrypoints.openai.api_server"),
+        *("--model", MODEL, "--served-model-name", "smollm2", "--port", str(port)),
         *("--scheduler-cls", "batchwright_vllm.Scheduler"),
         *("--dtype", "float32", "--max-model-len", "512", "--max-num-seqs", "4"),
         *("--max-num-batched-tokens", "128", "--block-size", "32", "--enforce-eager"),
@@ -126,7 +127,7 @@ def test_the_log_is_explained_and_replayed_under_another_policy(
     name = next(name for line in lines for name in line.get("added", {}))
     for command in (
         ["explain", name, "--log", str(copied)],
-        ["replay", str(copied), "--policy", "sjf"],
+        ["replay", str(copied), "--policy", "sjf", "--trust-estimator"],
     ):
         done = subprocess.run(
             [batchwright, *command], cwd=tmp_path, capture_output=True, text=True, check=False
