@@ -85,6 +85,15 @@ class OneAtATime(Control):
         return Caps(num_admissions=1)
 
 
+class Broken(Control):
+    """Raises."""
+
+    name = "broken"
+
+    def caps(self, view):
+        raise RuntimeError("no caps")
+
+
 class Youngest(Victim):
     """The request with the least known tokens."""
 
@@ -150,7 +159,7 @@ def batchwright_register_limit():
 
 @hookimpl
 def batchwright_register_control():
-    return [OneAtATime]
+    return [OneAtATime, Broken]
 
 
 @hookimpl
@@ -299,6 +308,17 @@ def test_an_observer_that_raises_is_disabled(
         bench.drain()
     assert bench.finished == {"served": "length"}
     assert caplog.text.count("it is disabled for the rest of the run") == 1
+
+
+def test_a_control_that_always_raises_is_left_out_of_each_step(
+    load: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench({**load, "control": [{"use": "broken"}]})
+    bench.add("served", max_tokens=10)
+    with caplog.at_level(logging.WARNING):
+        bench.drain()
+    assert bench.finished == {"served": "length"}
+    assert "control 'broken'" in caplog.text
 
 
 def test_queue_timeout_ends_requests_that_wait_too_long(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from typing import Final
 
 from batchwright_engine.runtimes import Support
 
-__all__ = ["CAPABILITIES"]
+__all__ = ["CAPABILITIES", "as_table"]
 
 _BLOCKS: Final = "vLLM allocates, shares and evicts the blocks of its KV cache"
 _MODEL: Final = "vLLM runs the model"
@@ -39,3 +39,12 @@ CAPABILITIES: Final = {
     ),
 }
 """Capabilities by name, as in ``batchwright_engine.runtimes``."""
+
+
+def as_table() -> str:
+    """Return the records as a table of Markdown, for the how-to."""
+    rows = [
+        f"| `{name}` | {'in part' if record.level == 'degraded' else 'never'} | {record.why} |"
+        for name, record in sorted(CAPABILITIES.items(), key=lambda pair: (pair[1].level, pair[0]))
+    ]
+    return "\n".join(["| method | honoured | reason |", "|---|---|---|", *rows, ""])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
@@ -70,7 +71,7 @@ class Hooks:
         self.sizes = sizes
         self.clock = EpochClock()
         self.guard = Guard(
-            config.scheduler.max_component_faults,
+            sys.maxsize,  # faults in a row end no run: the server outlives a plugin
             config.scheduler.slow_component_seconds,
             self.clock,
         )
