@@ -14,6 +14,7 @@ from pathlib import Path
 from batchwright.config import load_config
 from batchwright_engine.executor.cpu_threads import physical_cores, quiet_openmp
 from batchwright_engine.executor.embedded_model import prepare
+from batchwright_engine.sections import RunSection
 
 quiet_openmp()  # before torch is imported, as the executor does
 
@@ -38,7 +39,7 @@ results = [json.loads(line) for line in arguments.results.read_bytes().splitline
 def answer(question: str, num_tokens: int) -> int:
     """The number of tokens in the answer."""
     messages = [
-        {"role": "system", "content": config.run.system},
+        {"role": "system", "content": config.section(RunSection).system},
         {"role": "user", "content": question},
     ]
     prompt = tokenizer.apply_chat_template(
