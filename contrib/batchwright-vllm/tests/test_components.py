@@ -12,175 +12,12 @@ from harness import Bench
 
 from batchwright.exceptions import ConfigError
 
-PLUGIN = '''
-from attrs import define
-
-from batchwright.plugin import *
-
-
-class Longest(SchedulingPolicy):
-    """Longest prompt first."""
-
-    name = "longest"
-
-    def key(self, request):
-        return -request.num_prompt_tokens
-
-
-class Fails(SchedulingPolicy):
-    """Fails on requests of one client."""
-
-    name = "fails"
-
-    def key(self, request):
-        if request.client == "bad":
-            raise ValueError("no such client")
-        return 0
-
-
-class Door(Gate):
-    """Requests wait for a key."""
-
-    name = "door"
-
-    def pre_filter(self, request, view):
-        if request.hints.get("waits"):
-            return Wait("opened", reason="the door is closed")
-        return ADMIT
-
-
-class Refuses(Gate):
-    """Rejects requests of one client."""
-
-    name = "refuses"
-
-    def pre_filter(self, request, view):
-        return Reject("not this client") if request.client == "bad" else ADMIT
-
-
-class Never(Gate):
-    """Never opens."""
-
-    name = "never"
-
-    def open(self, view):
-        return False
-
-
-class Half(Limit):
-    """Cuts prompts."""
-
-    name = "half"
-
-    def max_tokens(self, request, num_new_tokens, view):
-        return max(1, num_new_tokens // 2)
-
-
-class OneAtATime(Control):
-    """Admits one request a step."""
-
-    name = "one-at-a-time"
-
-    def caps(self, view):
-        return Caps(num_admissions=1)
-
-
-class Broken(Control):
-    """Raises."""
-
-    name = "broken"
-
-    def caps(self, view):
-        raise RuntimeError("no caps")
-
-
-class Youngest(Victim):
-    """The request with the least known tokens."""
-
-    name = "least-known"
-
-    def choose(self, running, request, view):
-        return min(running, key=lambda one: one.num_tokens)
-
-
-class Mine(StepScheduler):
-    """Another loop."""
-
-    name = "mine"
-
-    def plan(self, step):
-        step.admit()
-
-
-class MyHasher(Hasher):
-    """Another hash."""
-
-    name = "mine"
-    digest_size = 32
-
-    def digest(self, data):
-        return bytes(32)
-
-
-class Stops(Observer):
-    """Raises at the second step."""
-
-    name = "stops"
-
-    def on_step(self, record):
-        if record.plan.step_id:
-            raise RuntimeError("it breaks")
-
-
-@hookimpl
-def batchwright_register_policy():
-    return [Longest, Fails]
-
-
-@hookimpl
-def batchwright_register_scheduler():
-    return [Mine]
-
-
-@hookimpl
-def batchwright_register_hasher():
-    return [MyHasher]
-
-
-@hookimpl
-def batchwright_register_gate():
-    return [Door, Refuses, Never]
-
-
-@hookimpl
-def batchwright_register_limit():
-    return [Half]
-
-
-@hookimpl
-def batchwright_register_control():
-    return [OneAtATime, Broken]
-
-
-@hookimpl
-def batchwright_register_victim():
-    return [Youngest]
-
-
-@hookimpl
-def batchwright_register_observer():
-    return [Stops]
-'''
-
-
 ACCEPTED = {"plugins": {"accept_degraded": ["gate.pre_enqueue"]}}
 
 
 @pytest.fixture
-def load(tmp_path: Path) -> dict[str, Any]:
-    path = tmp_path / "mine.py"
-    path.write_text(PLUGIN)
-    return {"plugins": {"load": [str(path)]}}
+def load() -> dict[str, Any]:
+    return {"plugins": {"load": [str(Path(__file__).with_name("mine.py"))]}}
 
 
 def test_a_third_party_policy_orders_the_queue(load: dict[str, Any]) -> None:
@@ -297,6 +134,29 @@ def test_a_gate_that_never_opens_is_overruled(
         bench.drain(limit=30)
     assert bench.finished == {"stuck": "length"}
     assert "planned without gates" in caplog.text
+
+
+def test_recomputed_tokens_are_counted_without_accounts() -> None:
+    bench = Bench({}, num_blocks=9, max_num_seqs=2, caching=False)
+    bench.add("first", 40, 60)
+    bench.add("second", 60, 40)
+    most: dict[str, int] = {}
+    bench.scheduler.preempted = []
+    while bench.scheduler.requests:
+        bench.step()
+        for name, served in bench.scheduler.hooks.served.items():
+            most[name] = served.num_recomputed_tokens
+            assert served.num_recomputed_tokens <= served.high_water * served.num_preemptions
+    assert most["first"] == 0
+    assert most["second"] >= 60
+
+
+def test_a_policy_without_an_account_for_a_request_ends_that_request(load: dict[str, Any]) -> None:
+    bench = Bench({**load, "scheduler": {"policy": "no-account"}})
+    bench.add("broken", client="bad")
+    bench.add("served", client="good")
+    bench.drain()
+    assert bench.finished == {"broken": "error", "served": "length"}
 
 
 def test_an_observer_that_raises_is_disabled(

@@ -140,6 +140,13 @@ class VllmComponents:
         for several in (self.gates, self.controls, self.limits, self.observers):
             yield from several
 
+    def __str__(self) -> str:
+        names = [f"policy {self.policy.name}", f"victim {self.victim.name}"]
+        for kind in ("gates", "controls", "limits", "observers"):
+            found = [component.name for component in getattr(self, kind)]
+            names += [f"{kind} {', '.join(found)}"] if found else []
+        return "; ".join(names)
+
     def subcomponents(self) -> Iterator[Component]:
         """Components that were made for one of these, and are not among them."""
         return (c.ctx.components[name] for c in self for name in c.subcomponents)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from batchwright.callers.events import Events, Timers
@@ -23,7 +23,9 @@ from batchwright.request import Finish
 from batchwright.timers import ClockTimers
 from batchwright.usage import UsageByAccount
 from batchwright_vllm.admission import Admission
+from batchwright_vllm.admitted import Admitted
 from batchwright_vllm.budgets import Budgets
+from batchwright_vllm.charges import Charges
 from batchwright_vllm.components import build_components
 from batchwright_vllm.ends import detail_of
 from batchwright_vllm.epoch_clock import EpochClock
@@ -59,7 +61,7 @@ class Hooks:
         now: Seconds on the clock at the beginning of the step.
         budget: Tokens that this step may schedule.
         num_scheduled_tokens: Tokens that were scheduled so far in this step.
-        num_admitted: Requests that were admitted so far in this step.
+        admitted: Requests that were admitted so far in this step.
         num_in_flight: Steps that are planned and not updated.
         has_changed: True if anything happened since the policy was asked what to preempt.
         preempted: Requests that were preempted since the last step, with the reason why.
@@ -94,19 +96,18 @@ class Hooks:
         self.events = Events(cast("Any", self.components), self.guard)
         self.signals: deque[str] = deque()
         self._reasons: dict[str, str] = {}
-        self._awaits_first: dict[str, VllmRequest] = {}
-        self.admitted: dict[str, VllmRequest] = {}
+        self.admitted = Admitted(self)
         self.preempted: dict[str, str] = {}
         self.step_id = 0
         self.now = self.clock.now()
         self.budget = scheduler.max_num_scheduled_tokens
         self.num_scheduled_tokens = 0
-        self.num_admitted = 0
         self.num_in_flight = 0
         self.has_changed = True
         self.cause = "shortage"
         self._num_slots = sum(1 for _ in (*self.components, *self.components.subcomponents()))
         self._plans: deque[int] = deque()
+        self.charges = Charges(self)
         self.admission = Admission(self)
         self.budgets = Budgets(self)
         self.preempting = Preempting(self)
@@ -114,7 +115,7 @@ class Hooks:
         observers = self.components.observers
         self._flushed = [one for one in observers if defines(one, Observer.flush)]
         if self.events.on_admit.listeners:
-            self.queue.before_choice = self.note_admissions
+            self.queue.before_choice = self.admitted.note
         self._can_stall = self.budgets.is_needed
         self._beginnings: list[Callable[[], None]] = []
         if self.budgets.is_needed:
@@ -142,8 +143,7 @@ class Hooks:
         self.served[served.request_id] = served
         if served.group is not None:
             self.groups.enter(served.group)
-        if self.policy.keeps_accounts:
-            served.usage = self.usage.open(self.policy.account(served.view))
+        self.charges.open(served)
         return served
 
     def added(self, served: VllmRequest) -> None:
@@ -158,8 +158,7 @@ class Hooks:
         cause, self.cause = self.cause, "shortage"
         self.preempted[served.request_id] = cause
         served.is_admitted = False
-        served.high_water = max(served.high_water, lost_tokens)
-        self._change_blocks(served, 0)
+        self.charges.preempted(served, lost_tokens)
         self.queue.note_reason(served.request_id, f"preempted ({cause})")
         self.events.on_preempt(served.view, cause, lost_tokens)
 
@@ -172,9 +171,9 @@ class Hooks:
         served.finish_time = self.clock.now()
         reason = self._reasons.pop(served.request_id, "")
         served.finish = Finish(served.status, detail_of(request, reason))
-        self._awaits_first.pop(served.request_id, None)
+        self.admitted.forget(served.request_id)
         self.token_timers.forget(served)
-        self._change_blocks(served, 0)
+        self.charges.finished(served)
         self.events.on_finish(served.view)
         self.queue.forget(served.view)
         if served.group is not None:
@@ -210,8 +209,8 @@ class Hooks:
     def begin(self) -> None:
         """Begin a step: heed signals and timers."""
         self.now = now = self.clock.now()
-        self.num_scheduled_tokens = self.num_admitted = 0
-        self.admitted.clear()
+        self.num_scheduled_tokens = 0
+        self.admitted.by_id.clear()
         self.queue.begin_step()
         while self.signals:
             self.has_changed |= self.queue.wake(self.signals.popleft()) > 0
@@ -236,9 +235,8 @@ class Hooks:
 
     def planned(self, output: SchedulerOutput) -> None:
         """Note a step that vLLM has planned."""
-        self.note_admissions(output.num_scheduled_tokens)
-        if self.policy.keeps_accounts:
-            self._charge(output)
+        self.admitted.note(output.num_scheduled_tokens)
+        self.charges.planned(output.num_scheduled_tokens)
         num_tokens = output.total_num_scheduled_tokens
         self.num_scheduled_tokens = num_tokens
         counts = self.counts
@@ -260,12 +258,7 @@ class Hooks:
         """Note the oldest step in flight, whose results vLLM has taken over."""
         self.num_in_flight -= 1
         step_id = self._plans.popleft()
-        if self._awaits_first:
-            now = self.clock.now()
-            for request_id, served in list(self._awaits_first.items()):
-                if served.num_output_tokens:
-                    served.first_token_time = now
-                    del self._awaits_first[request_id]
+        self.admitted.note_first_tokens()
         if self.events.on_outputs.listeners:
             self.events.on_outputs(outputs_of(step_id, outputs))
         self.flush_if_idle()
@@ -276,70 +269,7 @@ class Hooks:
             for observer in self._flushed:
                 self.guard.ask(observer, observer.flush, ANYTHING)
 
-    def note_admissions(self, scheduled: Mapping[str, int] | None = None) -> None:
-        """Report the requests that the scan has admitted since the last call.
-
-        Args:
-            scheduled: The scheduled tokens of the step, once vLLM has counted them as computed.
-        """
-        new = []
-        for request in reversed(self.scheduler.running):
-            served = self.served[request.request_id]
-            if served.is_admitted:
-                break
-            new.append(served)
-        for served in reversed(new):
-            num_new = 0 if scheduled is None else scheduled[served.request_id]
-            self._admit(served, served.num_computed_tokens - num_new)
-
-    def _admit(self, served: VllmRequest, hit: int) -> None:
-        request_id = served.request_id
-        served.is_admitted = True
-        self.admitted[request_id] = served
-        self.num_admitted += 1
-        self.has_changed = True
-        self.preempting.note_admission(served)
-        if served.scheduled_time is None:
-            served.scheduled_time = self.now
-            served.num_cached_tokens = hit
-            self._awaits_first[request_id] = served
-        served.waiting_reason = ""
-        self.events.on_admit(served.view, hit, len(self.block_ids(request_id)))
-
-    def _charge(self, output: SchedulerOutput) -> None:
-        """Charge the tokens of a step to the accounts of their requests."""
-        for request_id, num_tokens in output.num_scheduled_tokens.items():
-            served = self.served[request_id]
-            usage = served.usage
-            if usage is None:
-                continue
-            if request_id in self.admitted:
-                usage.cached_tokens += served.num_computed_tokens - num_tokens
-            again = min(num_tokens, served.high_water - served.num_computed_tokens + num_tokens)
-            if again > 0:
-                served.num_recomputed_tokens += again
-                usage.recomputed_tokens += again
-            if num_tokens > 1:
-                usage.prefill_tokens += num_tokens
-            else:
-                usage.add_decode_tokens(num_tokens)
-            self._change_blocks(served, len(self.block_ids(request_id)))
-
-    def _change_blocks(self, served: VllmRequest, num_blocks: int) -> None:
-        if served.usage is not None and num_blocks != served.num_blocks:
-            served.usage.change_num_blocks(num_blocks - served.num_blocks)
-            served.num_blocks = num_blocks
-
     # -- Readings --------------------------------------------------------------------
-
-    def describe(self) -> str:
-        """Return a line about the components that take part, for the log."""
-        names = [f"policy {self.components.policy.name}", f"victim {self.components.victim.name}"]
-        for kind in ("gates", "controls", "limits", "observers"):
-            found = [component.name for component in getattr(self.components, kind)]
-            names += [f"{kind} {', '.join(found)}"] if found else []
-        source = self.config.source or "no TOML file"
-        return f"{type(self.scheduler).__name__}: {'; '.join(names)} ({source})"
 
     def block_ids(self, request_id: str) -> list[int]:
         """Return the block table of a request; of several KV groups, the first one's."""

@@ -45,7 +45,7 @@ def record_of(output: Any, hooks: Hooks) -> StepRecord:
         shortage="shortage" in hooks.preempted.values(),
         stopped_by=hooks.admission.stopped_by,
         preempted_for={},
-        admitted=hooks.admitted,
+        admitted=hooks.admitted.by_id,
     )
 
 

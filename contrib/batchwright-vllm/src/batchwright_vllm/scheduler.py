@@ -36,7 +36,8 @@ class _Plugged(_VllmScheduler):
         if hooks.budgets.is_needed:
             self._reserve_prefill_lookahead = self._allow  # type: ignore[method-assign]
         hooks.start()
-        _log.info("%s", hooks.describe())
+        source = config.source or "no TOML file"
+        _log.info("%s: %s (%s)", type(self).__name__, hooks.components, source)
 
     def schedule(self, *args: Any, **kwargs: Any) -> Any:
         hooks = self.hooks

@@ -134,7 +134,7 @@ class VllmStepView(StepView):
 
     @property
     def num_admitted(self) -> int:
-        return self._hooks.num_admitted
+        return len(self._hooks.admitted.by_id)
 
     @property
     def next_timer(self) -> float | None:
