@@ -41,7 +41,7 @@ class Bench:
         max_tokens: int = 4,
         *,
         priority: int = 0,
-        arrival_time: float = 0.0,
+        arrival_time: float | None = None,
         prompt: list[int] | None = None,
         **extra: Any,
     ) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from batchwright_vllm.epoch_clock import EpochClock
+from batchwright_vllm.engine_clock import EngineClock
 from harness import Bench
 
 from batchwright.exceptions import ConfigError
@@ -183,7 +184,7 @@ def test_a_control_that_always_raises_is_left_out_of_each_step(
 
 def test_queue_timeout_ends_requests_that_wait_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
-    monkeypatch.setattr(EpochClock, "now", lambda self: now[0])
+    monkeypatch.setattr(EngineClock, "now", lambda self: now[0])
     config = {**ACCEPTED, "gate": [{"use": "queue-timeout", "seconds": 60.0}]}
     bench = Bench(config, max_num_seqs=1)
     bench.add("first", max_tokens=30)
@@ -231,10 +232,20 @@ def test_sizes_of_the_toml_file_that_differ_are_named(caplog: pytest.LogCaptureF
 
 def test_extra_args_are_fields_and_hints() -> None:
     bench = Bench({})
-    bench.add("r", arrival_time=100.0, client="a", group="g", slo_class="fast", deadline=2, x="y")
+    bench.add(
+        "r",
+        arrival_time=time.time() - 5,
+        client="a",
+        group="g",
+        slo_class="fast",
+        deadline=2,
+        x="y",
+    )
     view = bench.scheduler.hooks.view.request("r")
     assert view is not None
-    assert (view.client, view.group, view.slo_class, view.deadline) == ("a", "g", "fast", 102.0)
+    assert (view.client, view.group, view.slo_class) == ("a", "g", "fast")
+    assert view.arrival_time == pytest.approx(bench.scheduler.hooks.clock.now() - 5, abs=1)
+    assert view.deadline == view.arrival_time + 2
     assert dict(view.hints) == {"x": "y"}
     bench.drain()
     assert bench.scheduler.hooks.served == {}

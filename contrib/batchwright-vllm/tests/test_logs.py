@@ -15,6 +15,8 @@ def log(tmp_path: Path) -> Path:
     path = tmp_path / "decisions.jsonl"
     config = {
         "scheduler": {"policy": "fair"},
+        "plugins": {"accept_degraded": ["gate.pre_enqueue"]},
+        "gate": [{"use": "full-need"}, {"use": "queue-timeout", "seconds": 30}],
         "observer": [{"use": "decision-log", "path": str(path)}],
     }
     bench = Bench(config, num_blocks=20, max_num_seqs=3)

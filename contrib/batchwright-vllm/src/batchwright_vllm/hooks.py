@@ -28,7 +28,7 @@ from batchwright_vllm.budgets import Budgets
 from batchwright_vllm.charges import Charges
 from batchwright_vllm.components import build_components
 from batchwright_vllm.ends import detail_of
-from batchwright_vllm.epoch_clock import EpochClock
+from batchwright_vllm.engine_clock import EngineClock
 from batchwright_vllm.policy_queue import PolicyQueue
 from batchwright_vllm.preempting import Preempting
 from batchwright_vllm.progress import Progress
@@ -71,7 +71,7 @@ class Hooks:
         self.scheduler = scheduler
         self.config = config
         self.sizes = sizes
-        self.clock = EpochClock()
+        self.clock = EngineClock()
         self.guard = Guard(
             sys.maxsize,  # faults in a row end no run: the server outlives a plugin
             config.scheduler.slow_component_seconds,
@@ -139,7 +139,7 @@ class Hooks:
 
     def add(self, request: Request) -> VllmRequest:
         """Note a request that arrives; before vLLM queues it."""
-        served = VllmRequest(request, self._num_slots, request.arrival_time)
+        served = VllmRequest(request, self._num_slots, self.clock.at(request.arrival_time))
         self.served[served.request_id] = served
         if served.group is not None:
             self.groups.enter(served.group)
