@@ -49,8 +49,9 @@ class Charges:
 
     def planned(self, tokens: Mapping[str, int]) -> None:
         """Charge the scheduled tokens of a step, which vLLM has counted as computed."""
-        for request_id in self._recomputing.keys() & tokens.keys():
-            self._count_again(self._recomputing[request_id], tokens[request_id])
+        if self._recomputing:
+            for request_id in self._recomputing.keys() & tokens.keys():
+                self._count_again(self._recomputing[request_id], tokens[request_id])
         if self._keeps_accounts:
             for request_id, num_tokens in tokens.items():
                 self._charge(self._hooks.served[request_id], num_tokens)
